@@ -1,0 +1,50 @@
+# make demo   the whole pipeline on Two Moons        make test   lint, types, import contracts, doctests, tests
+PYTHON ?= python3
+CONSTRAINTS ?= constraints.txt
+BIN := .venv/bin
+# Small networks run fastest on one thread, and two busy cores must not wait for each other.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup demo test lint types contracts check peers format clean
+
+help:
+	@echo "make demo    set up, then simulate, train, diagnose and report on Two Moons"
+	@echo "make test    set up, then lint, types, import contracts, doctests and tests"
+	@echo "make peers   the tests against the real sbi package (installs it)"
+	@echo "make format  let ruff format the code"
+
+setup: .venv/.ok
+
+.venv/.ok: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e ".[dev]"
+	@touch $@
+
+demo: .venv/.ok
+	$(BIN)/propersbi run two_moons
+
+test: lint types contracts check
+
+lint: .venv/.ok
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.ok
+	$(BIN)/mypy
+
+contracts: .venv/.ok
+	$(BIN)/lint-imports
+
+check: .venv/.ok
+	$(BIN)/python -m pytest -n 2 -q
+
+peers: .venv/.ok
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e ".[dev,peers]"
+	$(BIN)/python -m pytest -q tests/peers -o norecursedirs=
+
+format: .venv/.ok
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

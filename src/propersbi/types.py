@@ -1,0 +1,144 @@
+r"""The vocabulary of the library: one page with every protocol.
+
+A *simulator* turns parameters :math:`\theta` into data :math:`x`. A *sampler* draws parameters given data. A
+*scoring rule* says how well draws describe a parameter. An *objective* turns both into losses, and the trainer only
+knows objectives. Everything here is structural: to extend the library, write an object of the right shape.
+
+Shapes: the sample axis comes first, then one batch axis, then the event: draws are ``(m, n, *event)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:  # simulation workers read this page too and need not load torch
+    from torch import Tensor, nn
+
+__all__ = [
+    "Array",
+    "Batch",
+    "Executor",
+    "InputError",
+    "Kernel",
+    "Objective",
+    "Phase",
+    "Prior",
+    "Rows",
+    "Sampler",
+    "ScoringRule",
+    "Simulator",
+]
+
+Array = Any
+"""A NumPy array or a torch tensor."""
+
+Simulator = Callable[..., Array]
+"""``(theta) -> x`` or ``(theta, rng) -> x``, batch first."""
+
+
+class InputError(ValueError):
+    """Something the user gave does not fit; the message is one sentence that says what and how."""
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """Anything that can be sampled. A density is never required.
+
+    A torch ``Distribution``, a list of one-dimensional ones and an array of draws are accepted in its place.
+    """
+
+    def sample(self, n: int, rng: Any) -> Array:
+        """``n`` independent draws, ``(n, *event)``."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Maps a job over chunk indices; results may come back in any order."""
+
+    def __call__(self, job: Callable[[int], Any], indices: Iterable[int]) -> Iterator[Any]: ...
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """A column of simulations, in memory or on disk: it knows its shape and gives rows by index."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: Any) -> Array: ...
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    """A radial kernel: a function of distance."""
+
+    def __call__(self, distance: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class ScoringRule(Protocol):
+    """Scores ``m`` draws ``(m, n, *event)`` against what came true ``(n, *event)``, row by row; lower is better.
+
+    Rows stay unreduced, so that weights, paired tests and confidence intervals come for free.
+    """
+
+    def __call__(self, samples: Tensor, theta: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Draws parameters given data; how it learns to is in ``aim``."""
+
+    def sample(self, m: int, x: Tensor) -> Tensor:
+        """``m`` draws for each of the ``n`` rows of ``x``, ``(m, n, *theta)``."""
+
+    def aim(self, m: int, theta: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Draws ``(m, n, *theta)`` and the target ``(n, *theta)`` they are to be scored against in training.
+
+        A one-pass sampler returns its draws and ``theta``. A multi-step sampler draws a step of its chain and
+        returns both in the units of that step, so that every rule sees targets of order one.
+        """
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Parameters, the data they made and, where rows do not count alike, their weights ``(n,)``."""
+
+    theta: Tensor
+    x: Tensor
+    weight: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def __getitem__(self, rows: slice) -> Batch:
+        weight = None if self.weight is None else self.weight[rows]
+        return Batch(self.theta[rows], self.x[rows], weight)
+
+    def to(self, device: Any) -> Batch:
+        weight = None if self.weight is None else self.weight.to(device)
+        return Batch(self.theta.to(device), self.x.to(device), weight)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Whose turn it is: the named network takes ``repeats`` steps down ``loss``. A score has one phase, a GAN two."""
+
+    network: str
+    loss: Callable[[Batch], Tensor]
+    repeats: int = 1
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """What is trained and by which losses; the trainer knows nothing else."""
+
+    @property
+    def networks(self) -> Mapping[str, nn.Module]: ...
+
+    def phases(self) -> tuple[Phase, ...]: ...
+
+    def validate(self, batch: Batch) -> Tensor:
+        """A proper score of each held-out row, ``(n,)``, whatever the losses are."""
