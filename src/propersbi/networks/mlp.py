@@ -1,0 +1,175 @@
+r"""Generators for parameters and data that are vectors (anything else is flattened).
+
+:class:`MLPGenerator` is the library's own: a residual trunk that sees the data once, then a small head that the noise
+modulates and that alone runs for every draw. :class:`PaperMLP` is the network of Pacchiardi & Dutta (2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from propersbi.networks.generator import Generator, Modulation
+from propersbi.types import InputError
+
+__all__ = ["MLPGenerator", "PaperMLP"]
+
+SLOPE = 0.1  # of the leaky rectifiers; sharp edges between modes need a piecewise linear network
+
+
+class MLPGenerator(Generator):
+    """A residual trunk run once per row, and a head modulated by noise run once per draw.
+
+    Arguments:
+        theta_shape: The event shape of the parameters.
+        x_shape: The event shape of the data.
+        width: Hidden units of every layer.
+        depth: Residual blocks of the trunk.
+        head: Hidden layers of the head.
+        latent: Latent variables; as many as parameters unless given: more of them blur thin posteriors.
+        places: Where noise enters: 0 is the trunk's output, k the output of the head's k-th hidden layer.
+        embedding: An own network in front of the trunk, ``(n, *x_shape) -> (n, features)``; else x is flattened.
+
+    Examples:
+        >>> generator = MLPGenerator((2,), (3,))
+        >>> generator.sample(5, torch.zeros(4, 3)).shape
+        torch.Size([5, 4, 2])
+    """
+
+    def __init__(
+        self,
+        theta_shape: Sequence[int],
+        x_shape: Sequence[int],
+        *,
+        width: int = 128,
+        depth: int = 3,
+        head: int = 2,
+        latent: int | None = None,
+        places: Sequence[int] = (0,),
+        embedding: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
+        _check_sizes(100, depth=[depth], head=[head])
+        if not places or not set(places) <= set(range(head + 1)):
+            raise InputError(f"Noise must enter at places between 0 and {head}, got {tuple(places)}.")
+        self.theta_shape, self.x_shape = tuple(theta_shape), tuple(x_shape)
+        self.width, self.depth, self.head, self.places = width, depth, head, tuple(places)
+        dim = math.prod(self.theta_shape)
+        self.latent = dim if latent is None else latent
+        _check_sizes(latent=[self.latent])
+        self.embedding = embedding
+        features = math.prod(self.x_shape) if embedding is None else _features(embedding, self.x_shape)
+        self.trunk = nn.Sequential(
+            nn.Linear(features, width),
+            *(_Residual(width) for _ in range(depth)),
+            nn.LayerNorm(width),
+            nn.LeakyReLU(SLOPE),
+            nn.Linear(width, width),
+        )
+        self.modulations = nn.ModuleDict({str(place): Modulation(width, self.latent) for place in self.places})
+        self.hidden = nn.ModuleList(nn.Linear(width, width) for _ in range(head))
+        self.out = nn.Linear(width, dim)
+
+    def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
+        features = x if self.embedding is None else self.embedding(x)
+        return self.trunk(features.flatten(1))
+
+    def forward(
+        self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
+    ) -> Float[Tensor, "m n *theta"]:
+        h = context
+        for place in range(self.head + 1):
+            if place:
+                h = self.hidden[place - 1](h)
+            if str(place) in self.modulations:
+                h = self.modulations[str(place)](h, z)
+            h = nn.functional.leaky_relu(h, SLOPE)
+        theta = self.out(h)
+        return theta.expand(*z.shape[:2], -1).unflatten(-1, self.theta_shape)
+
+
+class PaperMLP(Generator):
+    r"""The network of the paper's benchmarks, for reproduction.
+
+    Five linear layers of 128 units with leaky rectifiers, noise multiplied in before the third one,
+    :math:`h \odot (1 + W z)` with standard normal :math:`W`, and a rectifier on the output too, which shrinks negative
+    parameters tenfold before the last weights have learnt to undo it.
+
+    Arguments:
+        theta_shape: The event shape of the parameters.
+        x_shape: The event shape of the data.
+        latent: Latent variables; as many as parameters unless given.
+
+    Examples:
+        >>> sum(weight.numel() for weight in PaperMLP((2,), (2,)).parameters())
+        50434
+    """
+
+    def __init__(self, theta_shape: Sequence[int], x_shape: Sequence[int], *, latent: int | None = None) -> None:
+        super().__init__()
+        _check_sizes(theta_shape=theta_shape, x_shape=x_shape)
+        self.theta_shape, self.x_shape = tuple(theta_shape), tuple(x_shape)
+        dim = math.prod(self.theta_shape)
+        self.latent = dim if latent is None else latent
+        act = nn.LeakyReLU(SLOPE)
+        self.trunk = nn.Sequential(
+            nn.Linear(math.prod(self.x_shape), 128), act, nn.Linear(128, 128), act, nn.Linear(128, 128)
+        )
+        self.modulation = Modulation(128, self.latent, shift=False)
+        nn.init.normal_(self.modulation.scale)
+        self.head = nn.Sequential(act, nn.Linear(128, 128), act, nn.Linear(128, dim), act)
+
+    def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
+        return self.trunk(x.flatten(1))
+
+    def forward(
+        self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
+    ) -> Float[Tensor, "m n *theta"]:
+        return self.head(self.modulation(context, z)).unflatten(-1, self.theta_shape)
+
+
+class _Residual(nn.Module):
+    """Normalise, two rectified layers, add; the last layer starts at zero, so the block starts as the identity."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.LayerNorm(width),
+            nn.LeakyReLU(SLOPE),
+            nn.Linear(width, width),
+            nn.LeakyReLU(SLOPE),
+            nn.Linear(width, width),
+        )
+        nn.init.zeros_(self.layers[-1].weight)
+        nn.init.zeros_(self.layers[-1].bias)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h + self.layers(h)
+
+
+def _features(embedding: nn.Module, x_shape: tuple[int, ...]) -> int:
+    """How many features an own embedding gives, by looking at one row of zeros."""
+    device = next((weight.device for weight in embedding.parameters()), torch.device("cpu"))
+    training = embedding.training
+    embedding.eval()  # batch normalisation refuses a single row in training
+    try:
+        with torch.no_grad():
+            features = embedding(torch.zeros(1, *x_shape, device=device))
+    except Exception as error:
+        raise InputError(f"The embedding does not take data of shape {x_shape}: {error}") from error
+    finally:
+        embedding.train(training)
+    if features.ndim < 2 or len(features) != 1:
+        raise InputError(f"The embedding must give (n, features), got {tuple(features.shape)} for n = 1.")
+    return features[0].numel()
+
+
+def _check_sizes(most: int = 10**7, **sizes: Sequence[int]) -> None:
+    for name, values in sizes.items():
+        if not all(isinstance(value, int) and 0 < value <= most for value in values):
+            raise InputError(f"'{name}' must hold positive whole numbers up to {most}, got {tuple(values)}.")
