@@ -1,0 +1,193 @@
+"""From simulations to a posterior in one call, with defaults that follow from the shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from propersbi.config import encode
+from propersbi.data import Batches, as_tensor, checked_pairs, split
+from propersbi.files import write_json
+from propersbi.networks import Generator, MLPGenerator
+from propersbi.objectives import ScoreMinimization
+from propersbi.posterior import Posterior
+from propersbi.randomness import seeded
+from propersbi.scoring import EnergyScore, resolved
+from propersbi.support import Box, Standardize, support_of
+from propersbi.training import History, TrainConfig, train
+from propersbi.types import InputError, ScoringRule
+
+__all__ = ["fit"]
+
+LOOK = 20_000  # rows that units and bandwidths are found on
+
+
+def fit(
+    theta: Any,
+    x: Any,
+    *,
+    prior: Any = None,
+    rule: ScoringRule = EnergyScore(),  # noqa: B008
+    m: int = 20,
+    network: Generator | Callable[..., Generator] | None = None,
+    embedding: nn.Module | None = None,
+    support: Any = None,
+    parameter_names: Sequence[str] | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    max_steps: int | None = None,
+    time_limit: float | None = None,
+    batch_size: int | None = None,
+    validation_fraction: float = 0.1,
+    folder: str | Path | None = None,
+    progress: bool = True,
+    **training: Any,
+) -> Posterior:
+    """Train a generative posterior on pairs of parameters and data.
+
+    Arguments:
+        theta: Parameters ``(n, *theta_shape)``: NumPy, torch or rows on disk.
+        x: The data they made, ``(n, *x_shape)``.
+        prior: The prior; only its support is looked at.
+        rule: The scoring rule.
+        m: Draws per pair in training, at least 2.
+        network: A generator, or what makes one from ``(theta_shape, x_shape)``, for example
+            ``functools.partial(MLPGenerator, width=256)``.
+        embedding: An own network that turns ``x`` (standardised) into features, trained along.
+        support: Bounds of the parameters, if the prior does not say: a :class:`~propersbi.support.Box`, a torch
+            constraint or a pair ``(lower, upper)``.
+        parameter_names: One for each parameter.
+        seed: The same seed gives the same posterior.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+        max_steps: Gradient steps at most; by default grows slowly with the number of simulations.
+        time_limit: Seconds of training at most.
+        batch_size: Pairs per step.
+        validation_fraction: Share of the pairs held out to judge the training.
+        folder: Where to keep checkpoint, history and posterior. Calling again continues or returns what is there.
+        progress: Whether to show a progress bar on stderr.
+        **training: Any other field of :class:`~propersbi.training.TrainConfig`.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> theta = rng.normal(size=(200, 1))
+        >>> posterior = fit(theta, theta + rng.normal(size=(200, 1)), max_steps=5, progress=False)
+        >>> posterior.sample((3,), x=[0.5]).shape
+        torch.Size([3, 1])
+    """
+    _check_options(training)
+    theta, x = checked_pairs(theta, x)
+    rows, held_out = split(len(theta), validation_fraction, seed=seed)
+    few = np.sort(np.random.default_rng([seed, 1]).choice(rows, min(LOOK, len(rows)), replace=False))
+    theta_units = Standardize(theta.shape[1:]).fit(as_tensor(theta[few]))
+    x_units = Standardize(x.shape[1:], tail=5.0).fit(as_tensor(x[few]))
+    box = _box(support if support is not None else prior, theta_units, theta[few])
+    with seeded(seed):
+        sampler = _network(network, theta.shape[1:], x.shape[1:], embedding)
+    rule = resolved(rule, theta_units(as_tensor(theta[few])))
+    objective = ScoreMinimization(sampler, rule, m)
+    size = min(batch_size or _batch_size(len(rows)), len(rows))
+    batches = Batches(theta, x, rows, size, theta_units, x_units, seed)
+    config = TrainConfig(
+        max_steps=max_steps or _max_steps(len(rows)), time_limit=time_limit, seed=seed, device=device, **training
+    )
+    folder = None if folder is None else Path(folder)
+    checkpoint = None if folder is None else folder / "checkpoint.ckpt"
+    history = train(objective, batches, batches.read(held_out), config, checkpoint=checkpoint, progress=progress)
+    _warn(history)
+    posterior = Posterior(
+        sampler.cpu() if device == "auto" else sampler,
+        theta_units,
+        x_units,
+        support=box,
+        parameter_names=parameter_names,
+        prior=prior,
+        info=_info(sampler, objective, history, size, seed),
+        history=dataclasses.asdict(history),
+    )
+    if folder is not None:
+        posterior.save(folder / "posterior")
+        write_json(folder / "history.json", posterior.history)
+    return posterior
+
+
+def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], embedding: Any) -> Generator:
+    if isinstance(network, nn.Module):
+        if embedding is not None:
+            raise InputError("Give the embedding to the network itself when 'network' is already built.")
+        shapes = tuple(getattr(network, "theta_shape", ())), tuple(getattr(network, "x_shape", ()))
+        if shapes != (tuple(theta_shape), tuple(x_shape)):
+            raise InputError(
+                f"The network is for theta {shapes[0]} and x {shapes[1]}, the simulations have "
+                f"{tuple(theta_shape)} and {tuple(x_shape)}."
+            )
+        return network  # type: ignore[return-value]
+    build = network or MLPGenerator
+    options = {} if embedding is None else {"embedding": embedding}
+    return build(theta_shape, x_shape, **options)
+
+
+def _box(support: Any, theta_units: Standardize, theta: Any) -> Box:
+    box = support_of(support)
+    if not box.fits(theta_units.shape):
+        raise InputError(f"The bounds {box} do not fit parameters of shape {theta_units.shape}.")
+    given = as_tensor(theta).double()
+    # Parameters on a bound may have been rounded beyond it: only what lies clearly outside is a mistake.
+    outside = ((box(given) - given).abs() / theta_units.scale > 1e-5).flatten(1).any(1)
+    if outside.any():
+        example = given[outside][0].flatten().tolist()
+        raise InputError(f"Training parameters lie outside the support {box}, for example {example}.")
+    return box
+
+
+def _batch_size(n: int) -> int:
+    return 128 if n < 3000 else 256 if n < 30_000 else 512
+
+
+def _max_steps(n: int) -> int:
+    """Steps grow with the square root of the simulations: more data carry more detail, but are seen less often."""
+    return int(np.clip(4000 * math.sqrt(n / 9000), 1500, 20_000))
+
+
+def _check_options(training: dict[str, Any]) -> None:
+    known = {field.name for field in dataclasses.fields(TrainConfig)}
+    for name in training:
+        if name not in known:
+            raise InputError(f"'fit' has no option '{name}'.")
+
+
+def _warn(history: History) -> None:
+    if history.stopped == "diverged":
+        warnings.warn(
+            f"The loss became infinite or NaN at step {history.steps}; the weights of step {history.best_step} are "
+            "kept. A smaller 'learning_rate' may help.",
+            stacklevel=3,
+        )
+    if history.stopped == "interrupted":
+        warnings.warn(
+            f"Training was interrupted at step {history.steps}; the weights of step {history.best_step} are kept.",
+            stacklevel=3,
+        )
+
+
+def _info(sampler: nn.Module, objective: ScoreMinimization, history: History, size: int, seed: int) -> dict[str, Any]:
+    return {
+        "rule": encode(objective.rule),
+        "m": objective.m,
+        "batch_size": size,
+        "seed": seed,
+        "steps": history.steps,
+        "best_step": history.best_step,
+        "best_score": history.best_score,
+        "seconds": history.seconds,
+        "stopped": history.stopped,
+        "parameters": sum(weight.numel() for weight in sampler.parameters()),
+        "torch": torch.__version__,
+    }

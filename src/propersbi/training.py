@@ -1,0 +1,373 @@
+"""The training loop: one readable loop for every objective.
+
+It takes batches by number, lets each phase of the objective take its steps, keeps a running average of the weights,
+looks at the held-out score now and then, remembers the best average and stops when it gets no better. Everything it
+does at a step depends on the seed and the step alone, so a run that was cut off continues to the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from propersbi.config import encode
+from propersbi.files import write_with
+from propersbi.randomness import seeded
+from propersbi.types import Batch, InputError, Objective, Phase
+
+__all__ = ["History", "TrainConfig", "train"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train.
+
+    Arguments:
+        max_steps: Gradient steps (rounds of all phases) at most; the learning rate reaches zero there.
+        learning_rate: Its peak, after ``warmup`` steps; then it falls along a cosine.
+        warmup: Steps of linear rise.
+        weight_decay: Decoupled decay of the weights (AdamW).
+        betas: Adam's momentum and variance memory.
+        clip: Gradients longer than this are shortened to it; ``None`` leaves them.
+        average: Memory of the running average of the weights; 0 turns averaging off.
+        validate_every: Steps between two looks at the held-out score.
+        patience: Stop after this many looks without a new best; ``None`` never stops early.
+        time_limit: Seconds of training at most, over all resumptions.
+        checkpoint_every: Seconds between two checkpoints.
+        seed: Of all noise in training.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+        devices: How many of them; each takes its share of every batch.
+        threads: Threads of torch on the CPU; small networks are fastest on one.
+        precision: Of the arithmetic, as Lightning Fabric names it.
+    """
+
+    max_steps: int = 4000
+    learning_rate: float = 1e-3
+    warmup: int = 100
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.99)
+    clip: float | None = 1.0
+    average: float = 0.999
+    validate_every: int = 100
+    patience: int | None = 20
+    time_limit: float | None = None
+    checkpoint_every: float = 20.0
+    seed: int = 0
+    device: str = "auto"
+    devices: int = 1
+    threads: int = 1
+    precision: str = "32-true"
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "validate_every", "devices", "threads", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"'{name}' must be positive, got {getattr(self, name)}.")
+        if not 0 <= self.average < 1:
+            raise InputError(f"'average' must lie in [0, 1), got {self.average}.")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise InputError(f"'time_limit' must be positive seconds, got {self.time_limit}.")
+
+    def rate(self, step: int, seconds: float = 0.0) -> float:
+        """The learning rate of a step: linear rise, then a cosine that reaches zero when steps or time run out."""
+        rise = min(1.0, (step + 1) / max(1, self.warmup))
+        used = max(step / self.max_steps, seconds / self.time_limit if self.time_limit else 0.0)
+        return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * min(1.0, used)))
+
+
+@dataclass
+class History:
+    """What happened in training, as data."""
+
+    train: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "loss": []})
+    validation: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "score": []})
+    learning_rate: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "value": []})
+    best_step: int = 0
+    best_score: float | None = None
+    seconds: float = 0.0
+    steps: int = 0
+    stopped: str = ""
+
+    def record(self, step: int, loss: float, rate: float, score: float) -> bool:
+        """Note a look at the held-out score; whether it is the best so far."""
+        for curve, key, value in (
+            (self.train, "loss", loss),
+            (self.learning_rate, "value", rate),
+            (self.validation, "score", score),
+        ):
+            curve["step"].append(step)
+            curve[key].append(value)
+        better = self.best_score is None or score < self.best_score
+        if better:
+            self.best_step, self.best_score = step, score
+        return better
+
+
+ROWS = 5000  # scored in one look
+
+# These say how far or where to train, not what: a checkpoint may be continued with others.
+FREE = {"max_steps", "time_limit", "patience", "checkpoint_every", "device", "devices", "threads"}
+
+
+def train(
+    objective: Objective,
+    batches: Any,
+    held_out: Batch,
+    config: TrainConfig,
+    *,
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+) -> History:
+    """Train the networks of ``objective`` in place; they end as the best average of their weights.
+
+    Arguments:
+        objective: Networks and losses.
+        batches: ``batches[i]`` is the i-th batch.
+        held_out: Pairs for validation.
+        config: How to train.
+        checkpoint: A file to continue from, if it is there, and to write to.
+        progress: Whether to show a bar with loss, score and time left on stderr.
+    """
+    fabric = _fabric(config)
+    with _threads(config.threads), seeded(config.seed):
+        run = _Run(objective, config, fabric, data=_digest(held_out))
+        run.resume(Path(checkpoint) if checkpoint else None)
+        return run.loop(batches, held_out.to(fabric.device), progress and fabric.is_global_zero)
+
+
+class _Run:
+    """One training: the networks, their averages and optimisers, and how far it has come."""
+
+    def __init__(self, objective: Objective, config: TrainConfig, fabric: Any, data: str) -> None:
+        self.objective, self.config, self.fabric, self.data = objective, config, fabric, data
+        self.networks = {name: network.to(fabric.device) for name, network in objective.networks.items()}
+        self.averages = {name: _tensors(network) for name, network in self.networks.items()}
+        self.best = {name: _tensors(network) for name, network in self.networks.items()}
+        self.optimizers = {name: self._optimizer(network) for name, network in self.networks.items()}
+        self.history = History()
+        self.batch = 0  # batches used so far
+        self.path: Path | None = None
+
+    def _optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
+        config = self.config
+        return torch.optim.AdamW(
+            network.parameters(), lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay
+        )
+
+    def loop(self, batches: Any, held_out: Batch, progress: bool) -> History:
+        history, config = self.history, self.config
+        started, saved = time.monotonic() - history.seconds, time.monotonic()
+        bar = tqdm(total=config.max_steps, initial=history.steps, desc="training", unit="step", disable=not progress)
+        running: list[float] = []
+        try:
+            while not self.finished():
+                running.append(self.step(batches, history.steps))
+                history.steps += 1
+                bar.update()
+                if history.steps % config.validate_every and history.steps < config.max_steps:
+                    continue
+                history.seconds = self.fabric.broadcast(time.monotonic() - started)
+                self.look(held_out, float(np.mean(running)))
+                running.clear()
+                bar.set_postfix_str(f"score {history.validation['score'][-1]:.4g}, best {history.best_score:.4g}")
+                if time.monotonic() - saved > config.checkpoint_every:
+                    self.save()
+                    saved = time.monotonic()
+            self.save()
+        except KeyboardInterrupt:  # perhaps in the middle of a step: the last checkpoint is the one to continue from
+            if self.path:
+                raise
+            history.stopped = "interrupted"
+        finally:
+            bar.close()
+        for name, network in self.networks.items():
+            _load(network, self.best[name])
+            network.eval()
+        return history
+
+    def step(self, batches: Any, step: int) -> float:
+        """One round of all phases; the loss of the last phase."""
+        loss = 0.0
+        torch.manual_seed(_place(self.config.seed, step, self.fabric.global_rank))
+        for network in self.networks.values():
+            network.train()
+        for phase in self.objective.phases():
+            for _ in range(phase.repeats):
+                loss = self.descend(phase, batches[self.batch], step)
+                self.batch += 1
+        memory = min(self.config.average, (1 + step) / (10 + step))  # young averages must forget their start
+        for name, network in self.networks.items():
+            _mix(self.averages[name], network, 1 - memory)
+        return loss
+
+    def descend(self, phase: Phase, batch: Batch, step: int) -> float:
+        network, optimizer = self.networks[phase.network], self.optimizers[phase.network]
+        share = batch[self.fabric.global_rank :: self.fabric.world_size].to(self.fabric.device)
+        optimizer.zero_grad()
+        with self.fabric.autocast():
+            loss = phase.loss(share)
+        self.fabric.backward(loss)
+        self.agree(network)
+        if self.config.clip is not None:
+            nn.utils.clip_grad_norm_(network.parameters(), self.config.clip)
+        for group in optimizer.param_groups:
+            group["lr"] = self.config.rate(step, self.history.seconds)
+        optimizer.step()
+        return loss.item()
+
+    def agree(self, network: nn.Module) -> None:
+        """Average gradients over the devices, in one message and whatever the objective calls of the network."""
+        if self.fabric.world_size == 1:
+            return
+        gradients = [weight.grad for weight in network.parameters() if weight.grad is not None]
+        flat = self.fabric.all_reduce(torch.cat([g.flatten() for g in gradients]), reduce_op="mean")
+        torch._foreach_copy_(gradients, [p.view_as(g) for p, g in zip(_parts(flat, gradients), gradients, strict=True)])
+
+    def look(self, held_out: Batch, loss: float) -> None:
+        """Score the averaged weights on the held-out pairs, always with the same noise, and keep the best."""
+        with _swapped(self.networks, self.averages), torch.inference_mode(), seeded(self.config.seed):
+            for network in self.networks.values():
+                network.eval()
+            # Few held-out pairs are scored again with other noise: what is left is the luck of the pairs, not of draws.
+            starts = list(range(0, len(held_out), 500)) * max(1, ROWS // len(held_out))
+            rows = [self.objective.validate(held_out[i : i + 500]) for i in starts]
+        score = torch.cat(rows).double().mean().item()
+        if not (math.isfinite(score) and math.isfinite(loss)):
+            self.history.stopped = "diverged"
+            return
+        rate = self.config.rate(self.history.steps - 1, self.history.seconds)
+        if self.history.record(self.history.steps, loss, rate, score):
+            self.best = {name: [t.clone() for t in tensors] for name, tensors in self.averages.items()}
+
+    def finished(self) -> bool:
+        history, config = self.history, self.config
+        waited = history.steps - history.best_step
+        if history.stopped == "diverged":
+            return True
+        reasons = {
+            "max_steps": history.steps >= config.max_steps,
+            "patience": config.patience is not None and waited >= config.patience * config.validate_every,
+            "time_limit": config.time_limit is not None and history.seconds >= config.time_limit,
+        }
+        history.stopped = self.fabric.broadcast(next((name for name, holds in reasons.items() if holds), ""))
+        return bool(history.stopped)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What must be the same for a checkpoint to be continued."""
+        fixed = {key: value for key, value in dataclasses.asdict(self.config).items() if key not in FREE}
+        sizes = {name: sum(t.numel() for t in _tensors(net)) for name, net in self.networks.items()}
+        rule = getattr(self.objective, "rule", None)
+        return {**fixed, "betas": list(self.config.betas), "weights": sizes, "rule": encode(rule), "data": self.data}
+
+    def save(self) -> None:
+        if self.path is None or not self.fabric.is_global_zero:
+            return
+        state = {
+            "fingerprint": self.fingerprint(),
+            "networks": {name: _tensors(network) for name, network in self.networks.items()},
+            "averages": self.averages,
+            "best": self.best,
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
+            "history": dataclasses.asdict(self.history),
+            "batch": self.batch,
+        }
+        write_with(self.path, lambda file: torch.save(state, file))
+
+    def resume(self, path: Path | None) -> None:
+        self.path = path
+        if path is None or not path.exists():
+            return
+        state = _read_checkpoint(path, self.fabric.device)
+        for key, value in self.fingerprint().items():
+            if state["fingerprint"].get(key) != value:
+                before = state["fingerprint"].get(key)
+                raise InputError(f"'{path}' was trained with {key} = {before}, not {value}: remove it to start anew.")
+        for name, network in self.networks.items():
+            _load(network, state["networks"][name])
+            self.optimizers[name].load_state_dict(state["optimizers"][name])
+        self.averages, self.best, self.batch = state["averages"], state["best"], state["batch"]
+        self.history = History(**state["history"])
+
+
+def _fabric(config: TrainConfig) -> Any:
+    from lightning_fabric import Fabric  # two seconds to import, so only when training starts
+
+    accelerator = "cpu" if config.device == "auto" and not torch.cuda.is_available() else config.device
+    strategy = "auto" if config.devices == 1 else "ddp"
+    fabric = Fabric(accelerator=accelerator, devices=config.devices, strategy=strategy, precision=config.precision)  # type: ignore[arg-type]
+    fabric.launch()
+    return fabric
+
+
+def _read_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
+    try:
+        return torch.load(path, map_location=device, weights_only=True)  # tensors and plain data: runs no code
+    except Exception as error:
+        reason = str(error).split("\n")[0]
+        raise InputError(f"The checkpoint '{path}' cannot be read ({reason}): remove it to start anew.") from None
+
+
+def _tensors(network: nn.Module) -> list[Tensor]:
+    """Weights and buffers, copied."""
+    return [tensor.detach().clone() for tensor in network.state_dict().values()]
+
+
+def _load(network: nn.Module, tensors: list[Tensor]) -> None:
+    network.load_state_dict(dict(zip(network.state_dict(), tensors, strict=True)))
+
+
+def _mix(averages: list[Tensor], network: nn.Module, share: float) -> None:
+    """Move the averages a share of the way to the network; counters and other whole numbers are just taken over."""
+    pairs = list(zip(averages, network.state_dict().values(), strict=True))
+    moving = [(a, b) for a, b in pairs if a.is_floating_point()]
+    torch._foreach_lerp_([a for a, _ in moving], [b.detach() for _, b in moving], share)
+    for average, tensor in pairs:
+        if not average.is_floating_point():
+            average.copy_(tensor)
+
+
+@contextmanager
+def _swapped(networks: Mapping[str, nn.Module], others: Mapping[str, list[Tensor]]) -> Iterator[None]:
+    """Give the networks other weights for a while."""
+    own = {name: _tensors(network) for name, network in networks.items()}
+    for name, network in networks.items():
+        _load(network, others[name])
+    try:
+        yield
+    finally:
+        for name, network in networks.items():
+            _load(network, own[name])
+
+
+def _digest(held_out: Batch) -> str:
+    """A short name for the data: other simulations have other held-out parameters."""
+    return hashlib.sha256(held_out.theta.contiguous().cpu().numpy().tobytes()).hexdigest()[:12]
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _parts(flat: Tensor, like: list[Tensor]) -> Iterator[Tensor]:
+    return iter(flat.split([tensor.numel() for tensor in like]))
+
+
+def _place(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)

@@ -1,0 +1,239 @@
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import propersbi as ps
+from propersbi.networks import MLPGenerator
+from propersbi.posterior import Posterior
+from propersbi.support import Box, Standardize
+from propersbi.types import InputError
+
+
+def make(theta_shape=(2,), x_shape=(3,), support=None, **options):
+    torch.manual_seed(0)
+    units = Standardize(theta_shape), Standardize(x_shape, tail=5.0)
+    return Posterior(MLPGenerator(theta_shape, x_shape, width=16, depth=1, **options), *units, support=support)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    posterior = make(support=Box(-1.0, (1.0, None)))
+    posterior.save(tmp_path / "posterior")
+    return posterior, tmp_path / "posterior"
+
+
+def test_shapes_follow_sbi():
+    posterior = make()
+    assert posterior.sample((5,), x=np.zeros(3)).shape == (5, 2)
+    assert posterior.sample((5, 4), x=torch.zeros(1, 3)).shape == (5, 4, 2)
+    assert posterior.sample(x=torch.zeros(3)).shape == (2,)
+    assert posterior.sample_batched((5,), x=np.zeros((7, 3), dtype=np.float64)).shape == (5, 7, 2)
+    assert posterior.set_default_x(torch.zeros(3)) is posterior
+    assert posterior.sample((5,)).shape == (5, 2)
+    assert posterior.default_x.shape == (1, 3)
+    assert posterior.to("cpu") is posterior
+
+
+def test_any_event_shape():
+    posterior = make((2, 2), (1, 4, 1))
+    assert posterior.sample((3,), x=np.zeros((1, 4, 1))).shape == (3, 2, 2)
+    assert posterior.sample_batched((3,), x=np.zeros((6, 1, 4, 1))).shape == (3, 6, 2, 2)
+    scalar = make((1,), (1,))
+    assert scalar.sample((3,), x=0.5).shape == (3, 1)
+    assert scalar.sample_batched((3,), x=[0.5, 0.6]).shape == (3, 2, 1)
+
+
+def test_seed_repeats_and_leaves_the_caller_alone():
+    posterior = make()
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    a = posterior.sample((10,), x=np.zeros(3), seed=1)
+    assert torch.equal(torch.rand(1), expected)
+    assert torch.equal(posterior.sample((10,), x=np.zeros(3), seed=1), a)
+    assert not torch.equal(posterior.sample((10,), x=np.zeros(3), seed=2), a)
+    torch.manual_seed(5)  # without a seed the global one counts, as in sbi
+    b = posterior.sample((10,), x=np.zeros(3))
+    torch.manual_seed(5)
+    assert torch.equal(posterior.sample((10,), x=np.zeros(3)), b)
+
+
+def test_large_requests_are_cut_in_pieces_with_a_bar(monkeypatch, capsys):
+    monkeypatch.setattr("propersbi.posterior.ROWS", 50)
+    posterior = make()
+    xs = torch.randn(30, 3)
+    draws = posterior.sample_batched((120,), x=xs)
+    assert draws.shape == (120, 30, 2)
+    assert torch.isfinite(draws).all()
+    assert "sampling" in capsys.readouterr().err
+    posterior.sample_batched((120,), x=xs, show_progress_bars=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_draws_stay_in_the_support():
+    posterior = make(support=Box((0.0, None), (0.01, -5.0)))
+    draws = posterior.sample((2000,), x=np.ones(3)).double()
+    assert (draws[:, 0] >= 0).all()
+    assert (draws[:, 0] <= 0.01).all()
+    assert (draws[:, 1] <= -5).all()
+
+
+def test_save_and_load_draw_the_same(saved):
+    posterior, folder = saved
+    twin = Posterior.load(folder)
+    x = np.array([0.1, 0.2, 0.3])
+    assert torch.equal(twin.sample((20,), x=x, seed=3), posterior.sample((20,), x=x, seed=3))
+    assert twin.parameter_names == ("theta_1", "theta_2")
+    assert twin.support == posterior.support
+    assert ps.Posterior is Posterior
+
+
+def test_saving_again_replaces_the_whole(saved):
+    posterior, folder = saved
+    (folder / "stray").write_text("old")
+    posterior.save(folder)
+    assert sorted(os.listdir(folder)) == ["config.json", "weights.safetensors"]
+    assert os.listdir(folder.parent) == ["posterior"]
+
+
+@pytest.mark.parametrize("name", ["config.json", "weights.safetensors"])
+@pytest.mark.parametrize("where", [0.0, 0.2, 0.5, 0.8, 1.0])
+def test_a_changed_byte_is_refused(saved, name, where):
+    _, folder = saved
+    content = bytearray((folder / name).read_bytes())
+    at = min(int(where * len(content)), len(content) - 2)
+    content[at] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(InputError, match=r"checksum|JSON|format|cannot be read|does not hold"):
+        Posterior.load(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "weights.safetensors"])
+def test_missing_and_empty_files_are_refused(saved, name):
+    _, folder = saved
+    (folder / name).write_bytes(b"")
+    with pytest.raises(InputError, match=name):
+        Posterior.load(folder)
+    (folder / name).unlink()
+    with pytest.raises(InputError, match=name):
+        Posterior.load(folder)
+
+
+def rewritten(folder, change):
+    """A forged file: its checksum fits what it says."""
+    from propersbi.posterior import _checksum
+
+    config = json.loads((folder / "config.json").read_text())
+    config.pop("checksum")
+    change(config)
+    (folder / "config.json").write_text(json.dumps({**config, "checksum": _checksum(config)}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c["sampler"].update({"class": "os.system"}), "'os.system' is not a class that can be loaded"),
+        (lambda c: c["sampler"].update({"class": "__import__"}), "not a class that can be loaded"),
+        (lambda c: c["sampler"].update({"command": "true"}), "has no argument 'command'"),
+        (lambda c: c["sampler"].update(width=10**7), "do not fit its network"),
+        (lambda c: c["sampler"].update(width=10**30), "positive whole numbers"),
+        (lambda c: c["sampler"].update(depth=10**6), "positive whole numbers"),
+        (lambda c: c["sampler"].update(width="big"), "positive whole numbers"),
+        (
+            lambda c: c["sampler"].update(embedding={"class": "custom", "name": "evil.Net"}),
+            "pass it again as 'embedding'",
+        ),
+        (lambda c: c.update(format=2), "has format 2; this version reads format 1"),
+        (lambda c: c.update(sampler=[]), "is not a network"),
+        (lambda c: c.update(support="everywhere"), "support"),
+        (lambda c: c.update(parameter_names=["a"]), "1 parameter names for 2 parameters"),
+        (lambda c: c.pop("x_units"), "'x_units' is missing"),
+    ],
+)
+def test_a_hostile_configuration_is_refused(saved, change, message, unchecked_shapes):
+    _, folder = saved
+    rewritten(folder, change)
+    with pytest.raises(InputError, match=message):
+        Posterior.load(folder)
+
+
+def test_a_pickle_in_place_of_weights_is_refused(saved, tmp_path):
+    _, folder = saved
+    torch.save({"a": 1}, folder / "weights.safetensors")
+    import hashlib
+
+    digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    rewritten(folder, lambda c: c.update(weights=digest))
+    with pytest.raises(InputError, match="not a file of weights"):
+        Posterior.load(folder)
+
+
+def test_an_own_embedding_comes_back_with_its_weights(tmp_path):
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 5)
+
+        def forward(self, x):
+            return self.linear(x)
+
+    posterior = make(embedding=Own())
+    posterior.save(tmp_path / "p")
+    with pytest.raises(InputError, match="pass it again as 'embedding'"):
+        Posterior.load(tmp_path / "p")
+    twin = Posterior.load(tmp_path / "p", embedding=Own())
+    x = np.ones(3)
+    assert torch.equal(twin.sample((20,), x=x, seed=3), posterior.sample((20,), x=x, seed=3))
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.zeros(4), r"'x' must have shape \(3,\), got \(4,\)"),
+        (np.zeros((2, 3)), r"'x' must have shape \(3,\), got \(2, 3\)"),
+        (np.array([0.0, np.nan, 1.0]), r"'x' must be finite, got nan at \(1,\)"),
+        (np.array([0.0, 0.0, np.inf]), r"got inf at \(2,\)"),
+        ("words", "must be an array of numbers, got str"),
+        (None, "There is no observation"),
+    ],
+)
+def test_bad_observations_get_a_sentence(x, message):
+    with pytest.raises(InputError, match=message):
+        make().sample((5,), x=x)
+
+
+def test_bad_batches_and_counts_get_a_sentence():
+    posterior = make()
+    with pytest.raises(InputError, match=r"'x' must have shape \(N, 3,\), got \(3,\)"):
+        posterior.sample_batched((5,), x=np.zeros(3))
+    with pytest.raises(InputError, match="'x' is empty"):
+        posterior.sample_batched((5,), x=np.zeros((0, 3)))
+    with pytest.raises(InputError, match="number of draws must be positive, got 0"):
+        posterior.sample((0,), x=np.zeros(3))
+
+
+def test_summary_names_every_parameter():
+    summary = make().summary(np.zeros(3), draws=500, seed=0)
+    assert list(summary) == ["theta_1", "theta_2"]
+    row = summary["theta_1"]
+    assert row["5%"] < row["median"] < row["95%"]
+
+
+def test_saving_to_a_full_disk_keeps_the_old_posterior(saved, monkeypatch):
+    posterior, folder = saved
+    before = (folder / "weights.safetensors").read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("propersbi.posterior.write_json", full)
+    with pytest.raises(OSError, match="No space left"):
+        posterior.save(folder)
+    assert (folder / "weights.safetensors").read_bytes() == before
+    assert os.listdir(folder.parent) == ["posterior"]
+    shutil.rmtree(folder)
