@@ -1,0 +1,268 @@
+"""The command line. A command parses, calls the library once and prints; results go to stdout, progress to stderr."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from propersbi.types import InputError
+
+if TYPE_CHECKING:  # torch takes seconds to load, and --help should not wait for it
+    from propersbi.models import Model
+    from propersbi.runs import Run
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="propersbi",
+    help="Simulation-based inference with generative networks trained by proper scoring rules.",
+    epilog="Start with: propersbi run two_moons",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="A task's name, or your own Python file.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+OwnFile = Annotated[
+    str | None, typer.Option("--model", help="The run's own Python file, where its simulator or embedding is needed.")
+]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run directory [default: runs/<model>].")]
+Count = Annotated[int, typer.Option("--simulations", "-n", help="Simulations to train on.")]
+Test = Annotated[int | None, typer.Option(help="Fresh simulations to test with [default: a tenth, 50 to 1000].")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Workers = Annotated[int, typer.Option(help="Processes that simulate.")]
+Observation = Annotated[
+    str | None,
+    typer.Option(
+        "--observation", "-x", help="Observed data: a .npy, .csv or .txt file, or the number of a task's own."
+    ),
+]
+Rule = Annotated[str, typer.Option(help="Scoring rule: energy or kernel.")]
+Draws = Annotated[int, typer.Option("--draws", "-m", help="Draws per simulation in training, at least 2.")]
+Steps = Annotated[int | None, typer.Option("--max-steps", help="Gradient steps at most [default: from -n].")]
+Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds of training at most.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
+) -> None:
+    """Simulation-based inference with generative networks trained by proper scoring rules."""
+
+
+@app.command(epilog="Example: propersbi tasks")
+def tasks() -> None:
+    """List the built-in tasks."""
+    from propersbi import tasks as known
+
+    width = max(map(len, known.names()))
+    for name in known.names():
+        task = known.get(name)
+        sizes = f"theta {task.theta_shape}, x {task.x_shape}"
+        typer.echo(f"{name:{width}}  {sizes:24}  {task.description}")
+
+
+@app.command(epilog="Example: propersbi simulate two_moons -n 10000 --workers 2")
+def simulate(
+    model: ModelArgument,
+    out: Out = None,
+    simulations: Count = 10_000,
+    test: Test = None,
+    seed: Seed = 0,
+    workers: Workers = 1,
+    quiet: Quiet = False,
+) -> None:
+    """Simulate pairs of parameters and data. Rerun to continue; raise -n to add more."""
+    known, run = _start(model, out)
+    pairs = run.simulate(known, simulations, test=test, seed=seed, workers=workers, progress=not quiet)
+    typer.echo(f"{len(pairs)} simulations, {pairs.invalid} invalid, in {run.folder / 'simulations'}")
+
+
+@app.command(epilog="Example: propersbi train runs/two_moons --time-limit 300")
+def train(
+    run: RunArgument,
+    model: OwnFile = None,
+    rule: Rule = "energy",
+    draws: Draws = 20,
+    max_steps: Steps = None,
+    time_limit: Limit = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Train the posterior on the simulations of a run. Rerun to continue."""
+    opened, known = _reopen(run, model)
+    options = _training(rule, draws, max_steps, time_limit, seed, device, quiet)
+    info = opened.train(known, **options).info
+    typer.echo(
+        f"Trained {info['steps']} steps in {info['seconds']:.0f} s, best score {info['best_score']:.4g} at step "
+        f"{info['best_step']}: {opened.folder / 'posterior'}"
+    )
+
+
+@app.command(epilog="Example: propersbi sample runs/two_moons --observation 1 -n 1000 -o samples.csv")
+def sample(
+    run: RunArgument,
+    observation: Observation = None,
+    count: Annotated[int, typer.Option("-n", help="Draws.")] = 1000,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", help="A .csv, .npy or .parquet file, or - for CSV on stdout.")
+    ] = None,
+    model: OwnFile = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Draw from the posterior given an observation. Without -o, print its summary."""
+    from propersbi.models import read_observation
+    from propersbi.tables import summary_table, write_samples
+
+    opened, known = _reopen(run, model)
+    x = read_observation(observation, known)
+    if x is None:
+        raise InputError("There is no observation: give --observation FILE.")
+    posterior = opened.posterior(known)
+    if out is None:
+        typer.echo(summary_table(posterior.summary(x, draws=count, seed=seed)))
+        return
+    draws = posterior.sample((count,), x=x, seed=seed, show_progress_bars=not quiet)
+    write_samples(out, draws.cpu().numpy(), posterior.parameter_names)
+    if out != "-":
+        typer.echo(f"{count} draws in {out}")
+
+
+@app.command(epilog="Example: propersbi diagnose runs/two_moons --observation 1")
+def diagnose(
+    run: RunArgument,
+    observation: Observation = None,
+    model: OwnFile = None,
+    draws: Annotated[int, typer.Option("--draws", help="Posterior draws for each test pair.")] = 1000,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Check the posterior on fresh simulations, and look at it for an observation."""
+    opened, known = _reopen(run, model)
+    typer.echo(_diagnose(opened, known, observation, draws, seed, quiet).summary())
+
+
+@app.command(epilog="Example: propersbi report runs/two_moons")
+def report(run: RunArgument) -> None:
+    """Write report.html: one self-contained page about the run."""
+    from propersbi.runs import Run
+
+    typer.echo(Run.open(run).report())
+
+
+@app.command(
+    epilog="Examples: propersbi run two_moons  |  propersbi run my_model.py --observation x.npy --simulations 10000"
+)
+def run(
+    model: ModelArgument,
+    observation: Observation = None,
+    out: Out = None,
+    simulations: Count = 10_000,
+    test: Test = None,
+    workers: Workers = 1,
+    rule: Rule = "energy",
+    draws: Draws = 20,
+    max_steps: Steps = None,
+    time_limit: Limit = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Do everything: simulate, train, diagnose, report. Rerun to continue where it stopped."""
+    training = _training(rule, draws, max_steps, time_limit, seed, device, quiet)
+    known, started = _start(model, out)
+    _observed(known, observation)  # a file that cannot be read should not wait for the training
+    started.simulate(known, simulations, test=test, seed=seed, workers=workers, progress=not quiet)
+    started.train(known, **training)
+    checks = _diagnose(started, known, observation, 1000, seed, quiet)
+    typer.echo(checks.summary())
+    typer.echo(f"\nReport: {started.report()}")
+
+
+def _start(name: str, out: Path | None) -> tuple[Model, Run]:
+    from propersbi.models import load_model
+    from propersbi.runs import Run
+
+    model = load_model(name)
+    folder = out or Path("runs") / Path(name).stem
+    return model, Run.create(folder, model, " ".join(["propersbi", *sys.argv[1:]]))
+
+
+def _reopen(folder: Path, own_file: str | None) -> tuple[Run, Model | None]:
+    """A run and its model; an own file runs only if it is named here, never because the run directory names it."""
+    from propersbi.models import load_model
+    from propersbi.runs import Run
+
+    run = Run.open(folder)
+    name = own_file or str(run.record.get("model"))
+    return run, load_model(name) if own_file or not name.endswith(".py") else None
+
+
+def _observed(model: Model | None, observation: str | None) -> tuple[Any, str]:
+    """The observation and where it is from; a task without one shows its first."""
+    from propersbi.models import read_observation
+
+    if observation is None and model is not None and callable(model.observation):
+        observation = "1"
+    return read_observation(observation, model), observation or "the model file"
+
+
+def _diagnose(run: Run, model: Model | None, observation: str | None, draws: int, seed: int, quiet: bool) -> Any:
+    x, source = _observed(model, observation)
+    return run.diagnose(model, observation=x, source=source, draws=draws, seed=seed, progress=not quiet)
+
+
+def _training(
+    rule: str, draws: int, max_steps: int | None, time_limit: float | None, seed: int, device: str, quiet: bool
+) -> dict[str, Any]:
+    from propersbi.scoring import EnergyScore, KernelScore
+
+    rules = {"energy": EnergyScore, "kernel": KernelScore}
+    if rule not in rules:
+        import difflib
+
+        close = difflib.get_close_matches(rule, rules, n=1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        raise InputError(f"There is no scoring rule '{rule}': choose one of {', '.join(rules)}.{hint}")
+    return {
+        "rule": rules[rule](),
+        "m": draws,
+        "max_steps": max_steps,
+        "time_limit": time_limit,
+        "seed": seed,
+        "device": device,
+        "progress": not quiet,
+    }
+
+
+def main() -> None:
+    """Run the command line: an error is one sentence and an exit code, a traceback only with ``--debug``."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments
+    try:
+        app([argument for argument in arguments if argument != "--debug"])
+    except InputError as error:
+        code, message = 2, str(error)
+        if debug:
+            raise
+    except KeyboardInterrupt:
+        code, message = 130, "Interrupted. What was finished is kept; the same command continues."
+    except (MemoryError, OSError, RuntimeError) as error:
+        if debug:
+            raise
+        code, message = 1, f"{type(error).__name__}: {error}"
+    except Exception as error:
+        if debug:
+            raise
+        code, message = 1, f"Unexpected {type(error).__name__}: {error} (--debug shows where)"
+    typer.echo(f"Error: {message}", err=True)
+    raise SystemExit(code)

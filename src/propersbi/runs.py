@@ -1,0 +1,200 @@
+"""A run directory: every command reads what stands to its left and writes what it is named after.
+
+::
+
+    run.json                       what was asked and what came of it
+    simulations/                   simulate   (rerun: only what is missing)
+    checkpoint.ckpt, history.json  train      (rerun: continues)
+    posterior/                     train
+    diagnostics.json, .npz         diagnose   (rerun: only if the posterior or the observation changed)
+    report.html                    report
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from propersbi import __version__
+from propersbi.diagnostics import Diagnostics, diagnose
+from propersbi.files import read_json, write_json
+from propersbi.inference import fit
+from propersbi.models import Model
+from propersbi.posterior import Posterior
+from propersbi.report import write_report
+from propersbi.simulation import Simulations, simulate
+from propersbi.store import Store
+from propersbi.types import InputError
+
+__all__ = ["Run"]
+
+FORMAT = 1
+TEST_PAIRS = 1000
+
+
+class Run:
+    """The directory of one run and the steps that fill it."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What ``run.json`` says."""
+        record = read_json(self.folder / "run.json")
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise InputError(f"'{self.folder}' is not a run directory of this version.")
+        return record
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """An existing run."""
+        run = cls(folder)
+        if not (run.folder / "run.json").exists():
+            raise InputError(f"'{folder}' is not a run directory: it has no run.json.")
+        _ = run.record
+        return run
+
+    @classmethod
+    def create(cls, folder: str | Path, model: Model, command: str) -> Run:
+        """A new run, or the one that is there, if it is of the same model."""
+        run = cls(folder)
+        if (run.folder / "run.json").exists():
+            before = run.record.get("model")
+            if before != model.name:
+                raise InputError(f"'{folder}' is a run of '{before}', not of '{model.name}': choose another --out.")
+        else:
+            run._note({"model": model.name, "created": _now()})
+        run._note({"command": command, "versions": _versions(), "machine": _machine()})
+        return run
+
+    def simulate(
+        self, model: Model, n: int, *, test: int | None = None, seed: int = 0, workers: int = 1, progress: bool = True
+    ) -> Simulations:
+        """Fill ``simulations/``: ``n`` pairs to train on, and fresh ones to test with."""
+        started = time.monotonic()
+        test = min(TEST_PAIRS, max(50, n // 10)) if test is None else test
+        simulations, fresh = (
+            simulate(
+                model.prior,
+                model.simulator,
+                size,
+                seed=seed,
+                path=self.folder / "simulations",
+                group=group,
+                workers=workers,
+                batched=model.batched,
+                progress=progress,
+            )
+            for group, size in (("train", n), ("test", test))
+        )
+        seconds = self.record.get("simulations", {}).get("seconds", 0.0) + time.monotonic() - started
+        counts = {"n": n, "test": test, "invalid": simulations.invalid + fresh.invalid}
+        self._note({"simulations": {**counts, "seed": seed, "seconds": round(seconds, 2)}})
+        return simulations
+
+    def train(self, model: Model | None = None, **options: Any) -> Posterior:
+        """Fill ``posterior/``; continues from the checkpoint."""
+        theta, x = self._pairs("train")
+        known = (
+            {}
+            if model is None
+            else {
+                "prior": model.prior,
+                "support": model.support,
+                "embedding": model.embedding,
+                "parameter_names": model.parameter_names,
+            }
+        )
+        posterior = fit(theta, x, folder=self.folder, **{**known, **options})
+        config = read_json(self.folder / "posterior" / "config.json")
+        self._note({"training": {**posterior.info, "network": config["sampler"]}})
+        return posterior
+
+    def posterior(self, model: Model | None = None) -> Posterior:
+        """The trained posterior."""
+        if not (self.folder / "posterior").exists():
+            raise InputError(f"'{self.folder}' has no posterior yet: run 'propersbi train {self.folder}'.")
+        embedding = model.embedding if model else None
+        return Posterior.load(self.folder / "posterior", embedding=embedding, prior=model.prior if model else None)
+
+    def diagnose(
+        self,
+        model: Model | None = None,
+        *,
+        observation: np.ndarray | None = None,
+        source: str = "",
+        draws: int = 1000,
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Diagnostics:
+        """Fill ``diagnostics.json`` and ``.npz`` from the test pairs and, if there is one, the observation."""
+        posterior = self.posterior(model)
+        asked = {"posterior": self._checksum(), "observation": _digest(observation), "draws": draws, "seed": seed}
+        if self.record.get("diagnosed") == asked and (self.folder / "diagnostics.json").exists():
+            return Diagnostics.load(self.folder)
+        theta, x = self._pairs("test")
+        reference = None
+        if observation is not None and model is not None and model.reference is not None:
+            reference = model.reference(observation, 10_000, np.random.default_rng([seed, 2]))
+        checks = diagnose(
+            posterior,
+            theta,
+            x,
+            draws=draws,
+            observation=observation,
+            simulator=model.simulator if model is not None and observation is not None else None,
+            reference=reference,
+            seed=seed,
+            progress=progress,
+        )
+        checks.save(self.folder)
+        self._note({"diagnosed": asked, "observation": {"source": source} if observation is not None else None})
+        return checks
+
+    def report(self) -> Path:
+        """Write ``report.html``."""
+        return write_report(self.folder)
+
+    def _pairs(self, group: str) -> tuple[Any, Any]:
+        folder = self.folder / "simulations"
+        if not Store.exists(folder):
+            raise InputError(f"'{self.folder}' has no simulations yet: run 'propersbi simulate'.")
+        counts = self.record.get("simulations", {})
+        return Store.open(folder).rows(group, counts.get("n" if group == "train" else "test"))
+
+    def _checksum(self) -> str:
+        return str(read_json(self.folder / "posterior" / "config.json")["checksum"])
+
+    def _note(self, news: Mapping[str, Any]) -> None:
+        record = self.record if (self.folder / "run.json").exists() else {"format": FORMAT}
+        write_json(self.folder / "run.json", {**record, **news})
+
+
+def _digest(observation: np.ndarray | None) -> str | None:
+    if observation is None:
+        return None
+    return hashlib.sha256(np.ascontiguousarray(observation, dtype=float).tobytes()).hexdigest()[:16]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    packages = {name: version(name) for name in ("torch", "numpy", "scikit-learn")}
+    return {"propersbi": __version__, **packages, "python": platform.python_version()}
+
+
+def _machine() -> dict[str, Any]:
+    return {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count(), "platform": sys.platform}
