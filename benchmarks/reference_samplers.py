@@ -1,0 +1,83 @@
+"""Are the tasks' exact posterior samplers those of sbibm? C2ST against its published reference samples.
+
+    python -m benchmarks.reference_samplers --data FOLDER
+
+``FOLDER`` holds sbibm's files, ``FOLDER/<task>/num_observation_<i>/reference_posterior_samples.csv.bz2``.
+Equal laws give 0.5 up to noise of about 0.005.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+from propersbi import tasks
+from propersbi.files import write_text
+from propersbi.metrics import c2st
+from propersbi.types import InputError
+
+OBSERVATIONS = range(1, 6)
+RESULT = Path(__file__).parent / "results" / "reference_samplers.md"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="C2ST of the exact posterior samplers against sbibm's samples.")
+    parser.add_argument("--data", type=Path, required=True, help="the folder with sbibm's files")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=RESULT)
+    arguments = parser.parse_args()
+
+    lines = ["| task | observation | C2ST | seconds to sample |", "|---|---|---|---|"]
+    print("\n".join(lines))
+    for name in tasks.names():
+        for i in OBSERVATIONS:
+            lines.append(compare(name, i, arguments.data, arguments.seed))
+            print(lines[-1], flush=True)
+    write_text(arguments.output, page(lines, arguments.seed))
+
+
+def compare(name: str, i: int, data: Path, seed: int) -> str:
+    """One row of the table: as many exact draws as published ones, told apart by a classifier."""
+    task, published = tasks.get(name), read_reference(data, name, i)
+    start = time.perf_counter()
+    draws = task.reference_posterior(task.observation(i), len(published), np.random.default_rng([seed, i]))
+    seconds = time.perf_counter() - start
+    # The published draws are float32, and so must ours be: a classifier may not see the rounding.
+    return f"| {name} | {i} | {c2st(draws.astype(np.float32), published):.4f} | {seconds:.2f} |"
+
+
+def read_reference(data: Path, name: str, i: int) -> np.ndarray:
+    path = data / name / f"num_observation_{i}" / "reference_posterior_samples.csv.bz2"
+    if not path.is_file():
+        raise InputError(f"There is no file '{path}'.")
+    return np.loadtxt(path, delimiter=",", skiprows=1, dtype=np.float32)
+
+
+def page(lines: list[str], seed: int) -> str:
+    return (
+        "# Exact posterior samplers against sbibm's reference samples\n\n"
+        "C2ST by sbibm's definition, 10 000 exact draws against 10 000 published ones; 0.5 is indistinguishable.\n\n"
+        + "\n".join(lines)
+        + f"\n\nMade with `python -m benchmarks.reference_samplers --seed {seed}` on {date.today().isoformat()}, "
+        f"{machine()}.\n"
+    )
+
+
+def machine() -> str:
+    """The processor and what it offers, for the record."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+
+
+if __name__ == "__main__":
+    main()

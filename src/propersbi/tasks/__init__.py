@@ -1,0 +1,50 @@
+"""Benchmark tasks: a prior, a simulator, ten observations and, where one exists, an exact posterior sampler.
+
+Tasks are NumPy only, so that a simulation worker need not load torch, and each is imported when it is asked for.
+
+>>> from propersbi import tasks
+>>> tasks.names()
+('slcp', 'two_moons')
+>>> tasks.get("two_moons").observation(1)
+array([-0.6396706 ,  0.16234657])
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from propersbi.types import InputError
+
+if TYPE_CHECKING:
+    from propersbi.tasks.task import Task
+
+__all__ = ["get", "names"]
+
+_NAMES = ("slcp", "two_moons")
+
+
+def names() -> tuple[str, ...]:
+    """The names of all tasks, in alphabetical order; each is a module of this package that holds a ``TASK``.
+
+    >>> "slcp" in names()
+    True
+    """
+    return _NAMES
+
+
+def get(name: str) -> Task:
+    """The task of this name.
+
+    >>> get("slcp").description
+    'Simple likelihood, complex posterior: four Gaussian points in the plane, five parameters, four modes'
+    >>> get("twomoons")
+    Traceback (most recent call last):
+    propersbi.types.InputError: There is no task 'twomoons'; did you mean 'two_moons'? There are: slcp, two_moons.
+    """
+    if name not in _NAMES:
+        nearest = get_close_matches(str(name).lower(), _NAMES, n=1)
+        hint = f"; did you mean '{nearest[0]}'? There are" if nearest else "; there are"
+        raise InputError(f"There is no task '{name}'{hint}: {', '.join(_NAMES)}.")
+    return import_module(f"{__name__}.{name}").TASK

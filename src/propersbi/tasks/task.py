@@ -1,0 +1,90 @@
+"""What a task is: a prior, a simulator, ten fixed observations and perhaps a sampler of the true posterior.
+
+The observations and the parameters that made them are those of sbibm 1.1.0 (Lueckmann et al. 2021,
+https://arxiv.org/abs/2101.04653), so that results can be compared with published ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from propersbi.types import Array, InputError, Prior
+
+__all__ = ["Task"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A benchmark with a known answer.
+
+    Arguments:
+        name: The name by which :func:`propersbi.tasks.get` finds it.
+        description: One line for people.
+        prior: The prior; that of a box describes its support by ``lower`` and ``upper``.
+        simulator: ``(theta (n, *theta_shape), rng) -> x (n, *x_shape)``.
+        parameter_names: One name per parameter.
+        theta_shape: The shape of one set of parameters.
+        x_shape: The shape of one observation.
+        posterior: ``(x (*x_shape), n, rng) -> (n, *theta_shape)``, independent draws of the true posterior.
+
+    >>> from propersbi import tasks
+    >>> task, rng = tasks.get("two_moons"), np.random.default_rng(0)
+    >>> theta = task.prior.sample(5, rng)
+    >>> theta.shape, task.simulate(theta, rng).shape
+    ((5, 2), (5, 2))
+    >>> task.reference_posterior(task.observation(1), 100, rng).shape
+    (100, 2)
+    """
+
+    name: str
+    description: str
+    prior: Prior
+    simulator: Callable[[np.ndarray, np.random.Generator], np.ndarray] = field(repr=False)
+    parameter_names: tuple[str, ...]
+    theta_shape: tuple[int, ...]
+    x_shape: tuple[int, ...]
+    posterior: Callable[[np.ndarray, int, np.random.Generator], np.ndarray] | None = field(default=None, repr=False)
+
+    def simulate(self, theta: Array, rng: np.random.Generator) -> np.ndarray:
+        """Data ``(n, *x_shape)`` for parameters ``(n, *theta_shape)``."""
+        theta = np.asarray(theta, dtype=float)
+        if theta.ndim == 0 or theta.shape[1:] != self.theta_shape:
+            expected = ", ".join(map(str, self.theta_shape))
+            raise InputError(f"'theta' of {self.name} must have shape (n, {expected}), got {theta.shape}.")
+        return self.simulator(theta, rng)
+
+    def observation(self, i: int) -> np.ndarray:
+        """Observation ``i``, from 1 to 10."""
+        return self._stored("observations", i)
+
+    def true_parameters(self, i: int) -> np.ndarray:
+        """The parameters that made observation ``i``, from 1 to 10."""
+        return self._stored("true_parameters", i)
+
+    def reference_posterior(self, x: Array, n: int, rng: np.random.Generator) -> np.ndarray:
+        """``n`` independent draws ``(n, *theta_shape)`` of the true posterior of one observation."""
+        if self.posterior is None:
+            raise InputError(f"The true posterior of {self.name} cannot be sampled.")
+        x = np.asarray(x, dtype=float)
+        if x.shape not in (self.x_shape, (1, *self.x_shape)) or not np.isfinite(x).all():
+            raise InputError(f"'x' of {self.name} must be one finite observation of shape {self.x_shape}, got {x}.")
+        return self.posterior(x.reshape(self.x_shape), n, rng)
+
+    def _stored(self, kind: str, i: int) -> np.ndarray:
+        rows = _observations()[self.name][kind]
+        if i not in range(1, len(rows) + 1):
+            raise InputError(f"The observations of {self.name} are numbered from 1 to {len(rows)}, got {i}.")
+        return np.array(rows[i - 1])
+
+
+@cache
+def _observations() -> dict[str, Any]:
+    text = resources.files("propersbi.tasks").joinpath("observations.json").read_text(encoding="utf-8")
+    return json.loads(text)["tasks"]

@@ -1,0 +1,268 @@
+"""The tasks: their facts, and posterior samplers that are exact."""
+
+import dataclasses
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from propersbi import tasks
+from propersbi.calibration import sbc_p_values, sbc_ranks
+from propersbi.metrics import calibration_error, energy_score, energy_skill, nrmse, r2
+from propersbi.tasks import slcp, two_moons
+from propersbi.tasks.priors import BoxUniform
+from propersbi.types import InputError
+
+every_task = pytest.mark.parametrize("name", tasks.names())
+
+
+def pairs(task, n, seed):
+    rng = np.random.default_rng(seed)
+    theta = task.prior.sample(n, rng)
+    return theta, task.simulate(theta, rng), rng
+
+
+def posterior_draws(task, m, x, rng):
+    return np.stack([task.reference_posterior(row, m, rng) for row in x], axis=1)
+
+
+# -- every task
+
+
+@every_task
+def test_shapes_and_determinism(name):
+    task = tasks.get(name)
+    theta, x, _ = pairs(task, 50, seed=3)
+    again, x_again, _ = pairs(task, 50, seed=3)
+    assert theta.shape == (50, *task.theta_shape)
+    assert x.shape == (50, *task.x_shape)
+    assert len(task.parameter_names) == task.theta_shape[0]
+    assert np.array_equal(theta, again)
+    assert np.array_equal(x, x_again)
+    first, second = (task.reference_posterior(x[0], 500, np.random.default_rng(1)) for _ in range(2))
+    assert np.array_equal(first, second)
+    assert len(np.unique(first, axis=0)) == 500
+    assert np.all(np.isfinite(task.prior.log_prob(first)))
+
+
+@every_task
+def test_ten_observations(name):
+    task = tasks.get(name)
+    for i in range(1, 11):
+        assert task.observation(i).shape == task.x_shape
+        assert np.isfinite(task.prior.log_prob(task.true_parameters(i)[None])).all()
+    for i in (0, 11, 1.5):
+        with pytest.raises(InputError, match=f"from 1 to 10, got {i}"):
+            task.observation(i)
+
+
+@every_task
+def test_simulator_refuses_wrong_parameters(name):
+    task = tasks.get(name)
+    with pytest.raises(InputError, match=r"must have shape \(n, \d\), got \(3, 7\)"):
+        task.simulate(np.zeros((3, 7)), np.random.default_rng(0))
+    with pytest.raises(InputError, match=r"got \(\)"):
+        task.simulate(0.0, np.random.default_rng(0))
+
+
+@every_task
+def test_reference_refuses_what_is_not_one_observation(name):
+    task, rng = tasks.get(name), np.random.default_rng(0)
+    for x in (np.zeros(3), np.zeros((2, *task.x_shape)), np.full(task.x_shape, np.nan)):
+        with pytest.raises(InputError, match="one finite observation"):
+            task.reference_posterior(x, 10, rng)
+    with pytest.raises(InputError, match="'n' must be at least 1, got 0"):
+        task.reference_posterior(task.observation(1), 0, rng)
+    assert task.reference_posterior(task.observation(1)[None], 10, rng).shape == (10, *task.theta_shape)
+
+
+@every_task
+def test_reference_passes_sbc(name):
+    task = tasks.get(name)
+    theta, x, rng = pairs(task, 400, seed=11)
+    samples = posterior_draws(task, 99, x, rng)
+    assert sbc_p_values(sbc_ranks(samples, theta), 99).min() > 0.005
+    # Magnitudes see what signs hide: both tasks are symmetric.
+    assert sbc_p_values(sbc_ranks(np.abs(samples), np.abs(theta)), 99).min() > 0.005
+
+
+@every_task
+def test_a_task_can_be_sent_to_a_worker(name):
+    task = pickle.loads(pickle.dumps(tasks.get(name)))
+    assert task.simulate(task.prior.sample(4, np.random.default_rng(0)), np.random.default_rng(0)).shape[0] == 4
+
+
+def test_unknown_task_suggests_the_nearest():
+    with pytest.raises(InputError, match=r"no task 'slpc'; did you mean 'slcp'\? There are: slcp, two_moons\."):
+        tasks.get("slpc")
+    with pytest.raises(InputError, match=r"no task 'zzz'; there are: slcp, two_moons\."):
+        tasks.get("zzz")
+
+
+def test_a_task_without_a_posterior_says_so():
+    task = tasks.get("two_moons")
+    without = dataclasses.replace(task, name="plain", posterior=None)
+    with pytest.raises(InputError, match="posterior of plain cannot be sampled"):
+        without.reference_posterior(np.zeros(2), 1, np.random.default_rng(0))
+
+
+def test_tasks_do_not_load_torch():
+    code = (
+        "import sys; from propersbi import tasks; tasks.get('slcp'); tasks.get('two_moons'); print(sorted(sys.modules))"
+    )
+    modules = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert "'numpy'" in modules
+    assert "'torch'" not in modules
+    assert "'sklearn'" not in modules
+
+
+# -- the box
+
+
+def test_box_uniform():
+    prior = BoxUniform([-1, 0], [1, 5])
+    draws = prior.sample(20_000, np.random.default_rng(0))
+    assert np.allclose(draws.mean(0), [0, 2.5], atol=0.05)
+    assert np.allclose(prior.log_prob(draws), -np.log(10))
+    assert np.array_equal(prior.log_prob([[0, 5.1], [-1.1, 1]]), [-np.inf, -np.inf])
+    with pytest.raises(ValueError, match="read-only"):
+        prior.lower[0] = 3
+    with pytest.raises(InputError, match="below 'upper'"):
+        BoxUniform([0, 1], [1, 1])
+
+
+# -- Two Moons
+
+
+def test_two_moons_observation_one():
+    task = tasks.get("two_moons")
+    assert np.allclose(task.observation(1), [-0.63967, 0.16235], atol=1e-5)
+    assert np.allclose(task.true_parameters(1), [-0.81767, -0.57568], atol=1e-5)
+
+
+def test_two_moons_exact_posterior_has_the_known_scores():
+    task = tasks.get("two_moons")
+    theta, x, rng = pairs(task, 3000, seed=43)
+    samples = posterior_draws(task, 500, x, rng)
+    assert energy_score(samples[:99], theta).mean() == pytest.approx(0.520, abs=0.015)
+    assert r2(samples, theta) == pytest.approx(0.49, abs=0.03)
+    assert nrmse(samples, theta) == pytest.approx(0.206, abs=0.006)
+    assert calibration_error(samples, theta).max() < 0.02
+    assert energy_skill(samples[:99], theta, task.prior.sample(500, rng)) == pytest.approx(0.5, abs=0.02)
+
+
+def test_two_moons_posterior_has_two_equal_crescents_on_the_ring():
+    x = tasks.get("two_moons").observation(1)
+    theta = two_moons.reference_posterior(x, 4000, np.random.default_rng(0))
+    assert (theta.sum(1) > 0).mean() == pytest.approx(0.5, abs=0.03)
+    z0, z1 = np.abs(theta.sum(1)) / np.sqrt(2), (theta[:, 1] - theta[:, 0]) / np.sqrt(2)
+    radius = np.hypot(x[0] + z0 - 0.25, x[1] - z1)
+    assert radius.mean() == pytest.approx(0.1, abs=0.001)
+    assert radius.std() == pytest.approx(0.01, abs=0.001)
+
+
+def test_two_moons_posterior_is_exact_where_the_crescents_are_cut():
+    """At x_0 = 0.3 part of the noise has no solution; the posterior is then compared with a fine grid."""
+    x = np.array([0.3, 0.05])
+    draws = two_moons.reference_posterior(x, 20_000, np.random.default_rng(0))
+    grid = np.linspace(-0.3, 0.3, 801)
+    theta = np.stack(np.meshgrid(grid, grid), axis=-1).reshape(-1, 2)
+    p = np.stack([x[0] - 0.25 + np.abs(theta.sum(1)) / 2**0.5, x[1] - (theta[:, 1] - theta[:, 0]) / 2**0.5])
+    radius = np.hypot(*p)
+    density = (p[0] > 0) * np.exp(-(((radius - 0.1) / 0.01) ** 2) / 2) / radius
+    density /= density.sum()
+    for statistic in (lambda t: t[:, 0], lambda t: np.abs(t.sum(1)), lambda t: t[:, 1] ** 2):
+        values = statistic(theta)
+        expected = density @ values
+        error = np.sqrt(density @ (values - expected) ** 2 / len(draws))
+        assert abs(statistic(draws).mean() - expected) < 4 * error
+
+
+def test_two_moons_impossible_observation():
+    with pytest.raises(InputError, match="impossible, or nearly so, under this task: 0 of 3"):
+        tasks.get("two_moons").reference_posterior(np.array([2.0, 0.0]), 10, np.random.default_rng(0))
+
+
+# -- SLCP
+
+
+def log_likelihood(theta, x):
+    """As the definition has it, with matrices."""
+    s1, s2, rho = theta[:, 2] ** 2, theta[:, 3] ** 2, np.tanh(theta[:, 4])
+    covariance = np.stack([s1**2, rho * s1 * s2, rho * s1 * s2, s2**2], axis=1).reshape(-1, 2, 2) + 1e-6 * np.eye(2)
+    offset = x.reshape(4, 2) - theta[:, None, :2]
+    distance = np.einsum("nki,nij,nkj->n", offset, np.linalg.inv(covariance), offset)
+    return -distance / 2 - 2 * np.linalg.slogdet(covariance)[1]
+
+
+def assert_same_moments(draws, theta, x):
+    """Exact draws against importance sampling of uniform proposals ``theta``, to four standard errors."""
+    weight = log_likelihood(theta, x)
+    weight = np.exp(weight - weight.max())
+    weight /= weight.sum()
+    assert 1 / (weight**2).sum() > 500
+    for power in (1, 2):
+        ours, values = np.abs(draws) ** power, np.abs(theta) ** power
+        expected = weight @ values
+        variance = weight**2 @ (values - expected) ** 2 + ours.var(0) / len(ours)
+        assert np.all(np.abs(ours.mean(0) - expected) < 4 * np.sqrt(variance))
+
+
+def test_slcp_simulator_has_the_moments_of_its_parameters():
+    theta = np.array([[0.5, -1.0, 1.2, -0.8, 0.6]])
+    x = slcp.simulate(np.repeat(theta, 100_000, axis=0), np.random.default_rng(0)).reshape(-1, 2)
+    s1, s2, rho = 1.2**2, 0.8**2, np.tanh(0.6)
+    assert np.allclose(x.mean(0), [0.5, -1.0], atol=0.01)
+    assert np.allclose(np.cov(x.T), [[s1**2, rho * s1 * s2], [rho * s1 * s2, s2**2]], rtol=0.02)
+
+
+@pytest.mark.parametrize("i", [3, 5])
+def test_slcp_posterior_agrees_with_brute_force(i):
+    x, rng = tasks.get("slcp").observation(i), np.random.default_rng(i)
+    assert_same_moments(slcp.reference_posterior(x, 5000, rng), rng.uniform(-3, 3, (300_000, 5)), x)
+
+
+def test_slcp_posterior_agrees_with_brute_force_where_the_scale_is_thin():
+    """theta_3 near zero: there the 1e-6 on the diagonal matters. Compared inside a box, as brute force needs one."""
+    x = slcp.simulate(np.array([[0.5, 0.5, 0.06, 0.5, 0.3]]), np.random.default_rng(3))[0]
+    rng = np.random.default_rng(0)
+    lower, upper = (
+        np.array([*x.reshape(4, 2).mean(0), 0, 0, 0]) + sign * np.array([0.02, 0.6, 0.3, 1.2, 3]) for sign in (-1, 1)
+    )
+    draws = slcp.reference_posterior(x, 8000, rng)
+    inside = BoxUniform(lower, upper).contains(draws)
+    assert inside.mean() > 0.9
+    assert (np.abs(draws[:, 2]) < 0.125).mean() > 0.5
+    assert_same_moments(draws[inside], rng.uniform(lower, upper, (300_000, 5)), x)
+
+
+def test_slcp_posterior_agrees_with_brute_force_where_the_points_lie_almost_on_a_line():
+    x = np.array([-1.5, -1.5, 0.0, 0.001, 0.5, 0.499, 1.5, 1.501]) * 3
+    rng = np.random.default_rng(0)
+    theta = rng.uniform([-3, -3, 1, 1, 1.5], [3, 3, 3, 3, 3], (300_000, 5))
+    draws = slcp.reference_posterior(x, 5000, rng)
+    inside = (np.abs(draws[:, 2:4]) > 1).all(1) & (draws[:, 4] > 1.5)
+    assert inside.mean() > 0.9
+    assert_same_moments(draws[inside], theta, x)
+
+
+def test_slcp_signs_of_scales_are_fair_coins():
+    draws = slcp.reference_posterior(tasks.get("slcp").observation(1), 4000, np.random.default_rng(0))
+    modes = (draws[:, 2] > 0) * 2 + (draws[:, 3] > 0)
+    assert np.all(np.abs(np.bincount(modes, minlength=4) / 4000 - 0.25) < 0.03)
+
+
+def test_slcp_points_that_agree_in_a_coordinate_are_refused():
+    with pytest.raises(InputError, match="must differ in both coordinates"):
+        tasks.get("slcp").reference_posterior(np.array([1.0, 0, 1, 1, 1, 2, 1, 3]), 10, np.random.default_rng(0))
+
+
+def test_observations_carry_their_origin():
+    from importlib.resources import files
+
+    folder = files("propersbi.tasks")
+    assert "sbibm 1.1.0" in json.loads(folder.joinpath("observations.json").read_text(encoding="utf-8"))["origin"]
+    assert "Permission is hereby granted" in folder.joinpath("observations.LICENSE.txt").read_text(encoding="utf-8")
