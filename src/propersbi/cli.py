@@ -266,3 +266,7 @@ def main() -> None:
         code, message = 1, f"Unexpected {type(error).__name__}: {error} (--debug shows where)"
     typer.echo(f"Error: {message}", err=True)
     raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

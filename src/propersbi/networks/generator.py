@@ -73,4 +73,4 @@ class Modulation(nn.Module):
     def forward(self, h: Tensor, z: Float[Tensor, "m n latent"]) -> Float[Tensor, "m n width"]:
         """``h`` is ``(n, width)``, shared by all draws, or ``(m, n, width)``."""
         modulated = torch.addcmul(h, h, z @ self.scale)
-        return modulated if self.shift is None else modulated + z @ self.shift
+        return modulated if self.shift is None else modulated.add_(z @ self.shift)

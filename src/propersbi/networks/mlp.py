@@ -32,6 +32,7 @@ class MLPGenerator(Generator):
         head: Hidden layers of the head.
         latent: Latent variables; as many as parameters unless given: more of them blur thin posteriors.
         places: Where noise enters: 0 is the trunk's output, k the output of the head's k-th hidden layer.
+        dropout: Share of the trunk's hidden units that are silenced at random in training.
         embedding: An own network in front of the trunk, ``(n, *x_shape) -> (n, features)``; else x is flattened.
 
     Examples:
@@ -50,6 +51,7 @@ class MLPGenerator(Generator):
         head: int = 2,
         latent: int | None = None,
         places: Sequence[int] = (0,),
+        dropout: float = 0.0,
         embedding: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -62,11 +64,11 @@ class MLPGenerator(Generator):
         dim = math.prod(self.theta_shape)
         self.latent = dim if latent is None else latent
         _check_sizes(latent=[self.latent])
-        self.embedding = embedding
+        self.dropout, self.embedding = dropout, embedding
         features = math.prod(self.x_shape) if embedding is None else _features(embedding, self.x_shape)
         self.trunk = nn.Sequential(
             nn.Linear(features, width),
-            *(_Residual(width) for _ in range(depth)),
+            *(_Residual(width, dropout) for _ in range(depth)),
             nn.LayerNorm(width),
             nn.LeakyReLU(SLOPE),
             nn.Linear(width, width),
@@ -88,7 +90,7 @@ class MLPGenerator(Generator):
                 h = self.hidden[place - 1](h)
             if str(place) in self.modulations:
                 h = self.modulations[str(place)](h, z)
-            h = nn.functional.leaky_relu(h, SLOPE)
+            h = nn.functional.leaky_relu(h, SLOPE, inplace=place > 0 or str(place) in self.modulations)
         theta = self.out(h)
         return theta.expand(*z.shape[:2], -1).unflatten(-1, self.theta_shape)
 
@@ -136,13 +138,14 @@ class PaperMLP(Generator):
 class _Residual(nn.Module):
     """Normalise, two rectified layers, add; the last layer starts at zero, so the block starts as the identity."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
         self.layers = nn.Sequential(
             nn.LayerNorm(width),
             nn.LeakyReLU(SLOPE),
             nn.Linear(width, width),
             nn.LeakyReLU(SLOPE),
+            nn.Dropout(dropout),
             nn.Linear(width, width),
         )
         nn.init.zeros_(self.layers[-1].weight)
