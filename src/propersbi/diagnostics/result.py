@@ -1,0 +1,209 @@
+"""The result of a diagnosis as data: numbers, arrays and sentences that can be kept, read again and drawn."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import textwrap
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from propersbi.diagnostics.verdicts import Verdict, headline, judge, overall
+from propersbi.files import read_json, write_bytes, write_json
+from propersbi.types import InputError
+
+__all__ = ["Diagnostics"]
+
+FORMAT = 1
+WIDTH = 88  # of the terminal's text
+METRICS = ("calibration_error", "r2", "nrmse", "rmse", "crps", "sbc_p", "rank_distance", "rank_mean", "coverage_90")
+SCORES = ("energy_score", "energy_skill", "energy_skill_error", "tarp")
+TABLES = ("ranks", "theta", "mean", "lower", "upper")
+CURVES = ("levels", "coverage", "tarp_levels", "tarp")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnostics:
+    """How well a posterior does on test pairs, and what it says about an observation.
+
+    Arguments:
+        parameter_names: The measured parameters; of an event with more than 4096 coordinates, as many evenly spread.
+        event: The shape of one parameter.
+        n: How many test pairs.
+        draws: Posterior draws for each of them.
+        parameters: One number per parameter and metric: ``calibration_error``, ``r2``, ``nrmse``, ``rmse``, ``crps``,
+            ``sbc_p``, ``rank_distance``, ``rank_mean``, ``coverage_90``.
+        scores: One number per metric: ``energy_score``, ``energy_skill`` and its ``energy_skill_error``, ``tarp``
+            and, where they could be measured, ``c2st``, ``predictive``.
+        arrays: ``shown``, the indices of at most 64 parameters, and for these ``ranks``, ``theta``, ``mean``,
+            ``lower`` and ``upper`` (5 % and 95 %), each ``(n, shown)``; ``levels``, ``coverage``, ``tarp_levels``,
+            ``tarp``; ``prior`` draws; for an observation ``x_o``, ``samples``, ``reference``, ``predictive``.
+        notes: What could not be done, in words.
+    """
+
+    parameter_names: tuple[str, ...]
+    event: tuple[int, ...]
+    n: int
+    draws: int
+    parameters: Mapping[str, np.ndarray]
+    scores: Mapping[str, float]
+    arrays: Mapping[str, np.ndarray]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Diagnostics({self.overall}, {self.n} test pairs, {self.draws} draws each)"
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """For each metric its value, a verdict and how to read it."""
+        return judge(self.n, self.parameter_names, self.parameters, self.scores)
+
+    @property
+    def overall(self) -> str:
+        """The worst verdict: ``good``, ``fair`` or ``poor``."""
+        return overall(self.verdicts)
+
+    @property
+    def headline(self) -> str:
+        """What can be trusted, in words."""
+        return headline(self.verdicts, self.n)
+
+    @property
+    def shown_names(self) -> list[str]:
+        """The names of the parameters that ``ranks``, ``theta``, ``mean``, ``lower`` and ``upper`` are kept for."""
+        return [self.parameter_names[int(index)] for index in self.arrays["shown"]]
+
+    def summary(self) -> str:
+        """A table for the terminal."""
+        metrics = [["metric", "value", "verdict"], *([v.name, _number(v.value), v.verdict] for v in self.verdicts)]
+        keys = ("r2", "nrmse", "calibration_error", "coverage_90", "sbc_p")
+        head = ["parameter", "R2", "NRMSE", "calibration error", "90 % coverage", "SBC p"]
+        table = [head, *([name, *map(_number, row)] for name, row in self.table(keys))]
+        notes = [textwrap.fill(f"Note: {note}", WIDTH) for note in self.notes]
+        first = textwrap.fill(f"{self.overall.upper()}: {self.headline}", WIDTH)
+        parts = [first, _aligned(metrics), _aligned(table), *notes]
+        return "\n\n".join(parts)
+
+    def table(self, keys: tuple[str, ...], most: int = 12) -> list[tuple[str, list[float]]]:
+        """A row of metrics for each parameter; of many parameters their mean and their range."""
+        columns = [np.asarray(self.parameters[key], dtype=float) for key in keys]
+        if len(self.parameter_names) <= most:
+            return [(name, [float(c[i]) for c in columns]) for i, name in enumerate(self.parameter_names)]
+        statistics = (("mean", np.mean), ("lowest", np.min), ("highest", np.max))
+        return [
+            (f"{name} of {len(self.parameter_names)}", [float(statistic(c)) for c in columns])
+            for name, statistic in statistics
+        ]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write ``diagnostics.json`` and ``diagnostics.npz`` into the folder."""
+        folder, buffer = Path(folder), io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **dict(self.arrays))
+        content = {
+            "format": FORMAT,
+            "overall": self.overall,
+            "headline": self.headline,
+            "parameter_names": list(self.parameter_names),
+            "event": list(self.event),
+            "n": self.n,
+            "draws": self.draws,
+            "scores": {key: _strict(value) for key, value in self.scores.items()},
+            "parameters": {key: [_strict(value) for value in values] for key, values in self.parameters.items()},
+            "verdicts": [{**asdict(row), "value": _strict(row.value)} for row in self.verdicts],
+            "notes": list(self.notes),
+            "arrays": hashlib.sha256(buffer.getvalue()).hexdigest(),
+        }
+        write_bytes(folder / "diagnostics.npz", buffer.getvalue())
+        write_json(folder / "diagnostics.json", content)  # last: where it stands, the arrays stand too
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Diagnostics:
+        """Read what :meth:`save` wrote; never runs code that came with the files."""
+        path = Path(folder) / "diagnostics.json"
+        content = read_json(path)
+        try:
+            if content["format"] != FORMAT:
+                raise InputError(f"'{path}' has format {content['format']}; this version reads format {FORMAT}.")
+            arrays = _read_arrays(path.with_suffix(".npz"), content["arrays"])
+            result = cls(
+                parameter_names=tuple(str(name) for name in content["parameter_names"]),
+                event=tuple(int(size) for size in content["event"]),
+                n=int(content["n"]),
+                draws=int(content["draws"]),
+                parameters={key: np.array(content["parameters"][key], dtype=float) for key in METRICS},
+                scores={str(key): _loose(value) for key, value in content["scores"].items()},
+                arrays=arrays,
+                notes=tuple(str(note) for note in content["notes"]),
+            )
+        except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+            raise InputError(f"'{path}' does not hold diagnostics: {type(error).__name__}: {error}.") from None
+        except ValueError as error:
+            raise error if isinstance(error, InputError) else InputError(f"'{path}' is broken: {error}.") from None
+        _check(result, path)
+        return result
+
+
+def _read_arrays(path: Path, checksum: str) -> dict[str, np.ndarray]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"'{path}' cannot be read: {error.strerror}.") from None
+    if hashlib.sha256(content).hexdigest() != checksum:
+        raise InputError(f"'{path}' does not belong to the diagnostics.json beside it: its checksum does not fit.")
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"'{path}' is not a file of plain arrays: {error}.") from None
+
+
+def _check(result: Diagnostics, path: Path) -> None:
+    """Whether the parts fit one another, so that who reads them need not look again."""
+    d, arrays = len(result.parameter_names), result.arrays
+    shown = arrays.get("shown", np.empty(0))
+    shapes = {name: (result.n, len(shown)) for name in TABLES}
+    shapes |= {"coverage": (*arrays.get("levels", shown).shape, len(shown))}
+    wrong = [name for name, shape in shapes.items() if name not in arrays or arrays[name].shape != shape]
+    wrong += [name for name in (*CURVES, "prior") if name not in arrays]
+    wrong += [name for name in arrays if arrays[name].dtype.kind not in "fiu"]
+    wrong += [
+        key for key in METRICS if result.parameters[key].shape != (d,) or not np.isfinite(result.parameters[key]).all()
+    ]
+    wrong += [key for key in SCORES if not math.isfinite(result.scores.get(key, math.nan))]
+    inside = shown.ndim == 1 and shown.dtype.kind in "iu" and shown.size and 0 <= shown.min() <= shown.max() < d
+    if wrong or not inside or result.n < 1 or result.draws < 1:
+        raise InputError(f"'{path}' does not fit its arrays: '{(wrong or ['shown'])[0]}' is missing or misshapen.")
+
+
+def _strict(value: float | None) -> float | None:
+    """JSON has no word for not-a-number."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _loose(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _number(value: float | None) -> str:
+    """Three digits; a dash for what is unknown.
+
+    >>> _number(0.12345), _number(1e-9), _number(None), _number(12345.6)
+    ('0.123', '1e-09', '–', '12346')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)

@@ -1,0 +1,186 @@
+r"""What the numbers mean: each with a sentence and a verdict that knows how noisy it is.
+
+With :math:`n` test pairs even the exact posterior deviates a little. A deviation is *good* when an exact posterior
+reaches it in 1 % of all cases at most, corrected for looking at :math:`d` parameters; *fair* when it is larger but
+small enough to live with; else *poor*. Quantities without a right value, such as the error of the posterior mean,
+which depends on how much the data tell, are there for *information*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from propersbi.calibration import coverage_band
+
+__all__ = ["Verdict", "headline", "judge", "overall"]
+
+ALPHA = 0.01  # how often an exact posterior may fail a check
+MARGIN = 0.05  # a deviation in probability that one can live with
+CALIBRATION = ("90 % intervals", "Joint coverage (TARP)", "SBC", "Calibration error")  # the plainest first
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One metric: its value, ``good``, ``fair``, ``poor`` or ``info``, and how to read it."""
+
+    name: str
+    value: float | None
+    verdict: str
+    reading: str
+
+
+def judge(
+    n: int, names: tuple[str, ...], parameters: Mapping[str, np.ndarray], scores: Mapping[str, float]
+) -> tuple[Verdict, ...]:
+    """A verdict for every metric that was measured."""
+    measured = (n, names, parameters, scores)
+    return (*_calibration(*measured), *_skill(*measured), *_observation(scores))
+
+
+def overall(rows: tuple[Verdict, ...]) -> str:
+    """The worst verdict."""
+    found = {row.verdict for row in rows}
+    return next((word for word in ("poor", "fair") if word in found), "good")
+
+
+def headline(rows: tuple[Verdict, ...], n: int) -> str:
+    """What can be trusted, in words."""
+    by_name = {row.name: row for row in rows}
+    sentences = [_on_calibration({name: by_name[name] for name in CALIBRATION}, n)]
+    skill = by_name["Energy skill"]
+    if skill.verdict == "poor":
+        sentences.append("The posterior foretells the parameters worse than the prior does.")
+    elif skill.verdict == "fair":
+        sentences.append("The posterior is not clearly better than the prior.")
+    else:
+        sentences.append(
+            f"The posterior foretells the parameters {100 * (skill.value or 0):.0f} % better than the prior does."
+        )
+    others = [by_name[name] for name in ("C2ST", "Posterior predictive") if name in by_name]
+    return " ".join([*sentences, *(row.reading for row in others if row.verdict != "good")])
+
+
+def noise(n: int, d: int) -> float:
+    """The calibration error that an exact posterior stays below for all of ``d`` parameters in 99 % of cases.
+
+    The deviation of a coverage curve is a Brownian bridge over the square root of n; the median of its absolute value
+    has the tail of a normal variable of deviation 0.32 (by simulation).
+
+    >>> round(noise(1000, 1), 3), round(noise(1000, 5), 3)
+    (0.026, 0.031)
+    """
+    return 0.32 * _z(d) / math.sqrt(n)
+
+
+def _calibration(
+    n: int, names: tuple[str, ...], parameters: Mapping[str, np.ndarray], scores: Mapping[str, float]
+) -> Iterator[Verdict]:
+    d = len(names)
+    p = parameters["sbc_p"]
+    at, lowest = int(p.argmin()), min(1.0, float(p.min()) * d)
+    large = parameters["rank_distance"][at] > MARGIN
+    yield Verdict(
+        "SBC", lowest, "good" if lowest >= ALPHA else "poor" if lowest < ALPHA / 100 and large else "fair",
+        f"For {names[at]}, the worst, the truth lies above {_percent(parameters['rank_mean'][at])} of the draws on "
+        f"average (50 % if exact); an exact posterior has ranks this uneven with probability {lowest:.2g}"
+        + (f", corrected for {d} parameters." if d > 1 else "."),
+    )  # fmt: skip
+    at, worst = _worst(parameters["calibration_error"], 0)
+    yield Verdict(
+        "Calibration error", worst, _grade(worst, noise(n, d)),
+        f"The credible levels of {names[at]}, the worst, are typically off by {worst:.2g}; "
+        f"up to {noise(n, d):.2g} is noise with {n} test pairs.",
+    )  # fmt: skip
+    at, error = _worst(parameters["coverage_90"], 0.9)
+    share = float(parameters["coverage_90"][at])
+    side = "too narrow" if share < 0.9 else "too wide"
+    low, high = coverage_band(n, [0.9], level=1 - ALPHA / d)
+    band = 0.9 - low[0] if share < 0.9 else high[0] - 0.9
+    yield Verdict(
+        "90 % intervals", share, _grade(error, band),
+        f"The 90 % intervals of {names[at]}, the worst, hold the truth in {_percent(share)} of the tests"
+        + ("." if _grade(error, band) == "good" else f": they are {side}."),
+    )  # fmt: skip
+    limit = math.sqrt(math.log(2 / ALPHA) / (2 * n))  # Dvoretzky, Kiefer, Wolfowitz
+    yield Verdict(
+        "Joint coverage (TARP)", scores["tarp"], _grade(scores["tarp"], limit),
+        f"Credible regions of all parameters taken together are off by {scores['tarp']:.2g} at most; "
+        f"up to {limit:.2g} is noise with {n} test pairs.",
+    )  # fmt: skip
+
+
+def _skill(
+    n: int, names: tuple[str, ...], parameters: Mapping[str, np.ndarray], scores: Mapping[str, float]
+) -> Iterator[Verdict]:
+    skill, error = scores["energy_skill"], scores["energy_skill_error"]
+    yield Verdict(
+        "Energy skill", skill, "good" if skill > 2 * error else "poor" if skill < -3 * error else "fair",
+        f"How much better than the prior the posterior foretells the parameters: 0 is no better, 1 is perfect "
+        f"(± {error:.1g}).",
+    )  # fmt: skip
+    at = int(parameters["r2"].argmin())
+    lowest, slack = float(parameters["r2"][at]), 3 / math.sqrt(n)
+    yield Verdict(
+        "R²", float(parameters["r2"].mean()), "poor" if lowest < -slack else "good" if lowest > 0.1 else "info",
+        f"The share of the parameters' variance that the posterior mean explains, on average; lowest for {names[at]} "
+        f"({lowest:.2f}). A low value alone is no fault: the data may not tell more.",
+    )  # fmt: skip
+    yield Verdict(
+        "NRMSE", float(parameters["nrmse"].mean()), "info",
+        "The error of the posterior mean as a share of the parameter's range; lower is better, zero is out of reach.",
+    )  # fmt: skip
+    yield Verdict(
+        "Energy score", scores["energy_score"], "info",
+        "What training minimises, in units of the prior's standard deviation; to compare posteriors on the same tests.",
+    )  # fmt: skip
+
+
+def _observation(scores: Mapping[str, float]) -> Iterator[Verdict]:
+    if "c2st" in scores:
+        value, slack = scores["c2st"], 1 / math.sqrt(scores["c2st_rows"])
+        word = "good" if value <= 0.6 + slack else "fair" if value <= 0.75 else "poor"
+        yield Verdict(
+            "C2ST", value, word,
+            f"A classifier tells the draws from the reference posterior in {_percent(value)} of cases: 50 % is a "
+            "perfect match, 100 % a complete mismatch.",
+        )  # fmt: skip
+    if "predictive" in scores:
+        share = scores["predictive"]
+        yield Verdict(
+            "Posterior predictive", share, "good" if share >= 0.95 else "fair" if share >= 0.5 else "poor",
+            f"{_percent(share)} of the observed values lie inside the central 98 % of data simulated from the "
+            "posterior; far less means that posterior or model do not explain the observation.",
+        )  # fmt: skip
+
+
+def _on_calibration(checks: Mapping[str, Verdict], n: int) -> str:
+    word = overall(tuple(checks.values()))
+    if word == "good":
+        return f"The uncertainties can be taken at face value: {n} test pairs show no sign of miscalibration."
+    culprit = next(check for check in checks.values() if check.verdict == word)
+    if word == "fair":
+        return f"The uncertainties are roughly right, with a small but real error. {culprit.reading}"
+    return f"The uncertainties should not be trusted. {culprit.reading}"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def _grade(error: float, band: float) -> str:
+    return "good" if error <= band + 1e-9 else "fair" if error <= band + MARGIN else "poor"
+
+
+def _worst(values: np.ndarray, target: float) -> tuple[int, float]:
+    distance = np.abs(values - target)
+    at = int(distance.argmax())
+    return at, float(distance[at])
+
+
+def _z(d: int) -> float:
+    return NormalDist().inv_cdf(1 - ALPHA / (2 * d))

@@ -1,0 +1,11 @@
+"""Pictures of a posterior and of its checks: arrays in, a :class:`matplotlib.figure.Figure` out.
+
+Every function takes plain arrays, so it draws anybody's posterior. Figures are built through matplotlib's object
+interface only: no window, no global style and no backend is touched, and a server may draw from many threads. Save one
+with ``figure.savefig("corner.png")``; a notebook shows it when it is the last line of a cell.
+"""
+
+from propersbi.plots.checks import coverage, losses, ranks, recovery
+from propersbi.plots.draws import corner, fields, predictive
+
+__all__ = ["corner", "coverage", "fields", "losses", "predictive", "ranks", "recovery"]

@@ -1,0 +1,156 @@
+"""Every picture can be drawn from plain arrays, on its own, without touching the user's matplotlib."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from propersbi import plots
+from propersbi.plots.draws import density, mass_levels
+from propersbi.types import InputError
+
+RNG = np.random.default_rng(0)
+
+
+def drawn(figure):
+    assert isinstance(figure, Figure)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=40)
+    assert buffer.tell() > 500
+    return len(figure.axes)
+
+
+def draws(d, m=800):
+    return RNG.normal(size=(m, d))
+
+
+def test_pyplot_and_backend_stay_untouched():
+    code = (
+        "import sys, numpy as np, matplotlib; before = dict(matplotlib.rcParams);"
+        "from propersbi import plots;"
+        "plots.corner(np.random.rand(300, 2), names=['a', 'b']).savefig('/dev/null', format='png');"
+        "assert 'matplotlib.pyplot' not in sys.modules;"
+        "assert before == dict(matplotlib.rcParams)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(("d", "panels"), [(1, 1), (2, 3), (4, 10)])
+def test_corner_has_a_panel_per_pair(d, panels):
+    figure = plots.corner(draws(d), reference=draws(d), prior=3 * draws(d), truth=np.zeros(d))
+    assert drawn(figure) == panels
+
+
+def test_corner_says_what_it_leaves_out():
+    figure = plots.corner(draws(9))
+    assert figure.get_supxlabel() == "the first 8 of 9 parameters"
+    assert len(figure.axes) == 36
+
+
+def test_corner_enlarges_thin_islands():
+    angle = RNG.uniform(0, np.pi, 4000)
+    crescent = 0.1 * np.stack([np.cos(angle), np.sin(angle)], 1) + 0.005 * RNG.normal(size=(4000, 2))
+    both = np.concatenate([crescent - 0.8, 0.8 - crescent])
+    assert drawn(plots.corner(both, reference=both)) == 4
+
+
+def test_corner_takes_torch_constants_and_stray_values():
+    samples = torch.randn(500, 2)
+    samples[:, 1] = 3.0
+    samples[0, 0] = torch.nan
+    assert drawn(plots.corner(samples)) in (3, 4)
+
+
+@pytest.mark.parametrize("names", [["$a", "b$"], ["<b>", "a & b"], [r"$\undefined$", "x" * 300], ["", "line\nbreak"]])
+def test_odd_names_are_drawn(names):
+    drawn(plots.corner(draws(2), names=names))
+    drawn(plots.ranks(RNG.integers(0, 101, (100, 2)), 100, names))
+    drawn(plots.recovery(*[draws(2, 50)] * 4, names))
+    drawn(plots.coverage([0, 0.5, 1], np.ones((3, 2)), n=100, names=names))
+
+
+def test_mathematics_in_names_is_set():
+    (axes, *_) = plots.ranks(RNG.integers(0, 101, (100, 1)), 100, [r"$\theta_1$"]).axes
+    assert axes.title.get_parse_math()
+
+
+def test_ranks_mark_bars_outside_the_band():
+    even = np.tile(np.arange(100), 10)[:, None]
+    piled = np.concatenate([even, np.zeros((100, 1), int)])
+    colours = [patch.get_facecolor() for patch in plots.ranks(piled, 99).axes[0].patches if patch.get_width() < 0.1]
+    assert len(set(colours)) == 2
+    assert colours[0] != colours[10]
+
+
+@pytest.mark.parametrize("d", [1, 3, 12])
+def test_checks_have_a_panel_per_parameter(d):
+    levels = np.linspace(0, 1, 11)
+    shown = min(d, 8)
+    assert drawn(plots.ranks(RNG.integers(0, 101, (200, d)), 100)) == shown
+    assert drawn(plots.recovery(draws(d, 50), draws(d, 50), draws(d, 50), draws(d, 50))) == shown
+    assert drawn(plots.coverage(levels, np.tile(levels[:, None], d), n=100)) == 1
+    assert drawn(plots.coverage(levels, np.tile(levels[:, None], d), n=100, tarp=(levels, levels))) == 2
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        {},
+        {"train": {"step": [], "loss": []}},
+        {"train": {"step": [1, 2], "loss": [1.0, None]}, "best_step": 2},
+        {
+            "train": {"step": list(range(500)), "loss": [float(v) for v in RNG.normal(size=500)]},
+            "validation": {"step": list(range(0, 500, 10)), "score": [float(v) for v in RNG.normal(size=50)]},
+            "best_step": 300,
+        },
+    ],
+)
+def test_losses_take_any_part_of_a_history(history):
+    assert drawn(plots.losses(history)) == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "panels"),
+    [((1,), 1), ((2,), 2), ((8,), 8), ((30,), 1), ((50, 2), 2), ((2, 50), 2), ((10, 12), 8), ((3, 9, 9), 8)],
+)
+def test_predictive_for_vectors_series_and_images(event, panels):
+    assert drawn(plots.predictive(RNG.normal(size=(40, *event)), np.zeros(event))) == panels
+
+
+def test_fields_without_truth():
+    assert drawn(plots.fields(RNG.normal(size=(20, 16, 16)))) == 6
+    assert drawn(plots.fields(np.zeros((20, 16, 16)))) == 6
+    assert drawn(plots.fields(RNG.normal(size=(20, 100)))) == 1
+
+
+def test_wrong_shapes_are_sentences():
+    with pytest.raises(InputError, match="2 names for 3"):
+        plots.corner(draws(3), names=["a", "b"])
+    with pytest.raises(InputError, match="'reference' has 2 columns, expected 3"):
+        plots.corner(draws(3), reference=draws(2))
+    with pytest.raises(InputError, match="no finite rows"):
+        plots.corner(np.full((10, 2), np.nan))
+    with pytest.raises(InputError, match="do not fit"):
+        plots.predictive(draws(3), np.zeros(2))
+
+
+def test_density_integrates_to_one_and_levels_hold_their_mass():
+    (x, y), height = density(list(draws(2, 4000).T), [(-6.0, 6.0), (-6.0, 6.0)], bins=100)
+    cell = (x[1] - x[0]) * (y[1] - y[0])
+    assert height.sum() * cell == pytest.approx(1, abs=1e-3)
+    (level,) = mass_levels(height, [0.5])
+    assert height[height >= level].sum() * cell == pytest.approx(0.5, abs=0.02)
+    area = (height >= level).sum() * cell
+    assert area == pytest.approx(2 * np.pi * np.log(2), rel=0.15)
+
+
+def test_threads_draw_at_the_same_time():
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda d: drawn(plots.corner(draws(2), names=list("ab"))), range(6))) == [3] * 6
