@@ -178,10 +178,14 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Do everything: simulate, train, diagnose, report. Rerun to continue where it stopped."""
+    from propersbi.diagnostics import one_observation
+
     training = _training(rule, draws, max_steps, time_limit, seed, device, quiet)
     known, started = _start(model, out)
-    _observed(known, observation)  # a file that cannot be read should not wait for the training
-    started.simulate(known, simulations, test=test, seed=seed, workers=workers, progress=not quiet)
+    x, _ = _observed(known, observation)  # what cannot be read should not wait for the training
+    pairs = started.simulate(known, simulations, test=test, seed=seed, workers=workers, progress=not quiet)
+    if x is not None:
+        one_observation(x, pairs.x.shape[1:])
     started.train(known, **training)
     checks = _diagnose(started, known, observation, 1000, seed, quiet)
     typer.echo(checks.summary())
@@ -213,7 +217,8 @@ def _observed(model: Model | None, observation: str | None) -> tuple[Any, str]:
 
     if observation is None and model is not None and callable(model.observation):
         observation = "1"
-    return read_observation(observation, model), observation or "the model file"
+    source = f"observation {observation} of {model.name}" if model and (observation or "").isdigit() else observation
+    return read_observation(observation, model), source or "the model file"
 
 
 def _diagnose(run: Run, model: Model | None, observation: str | None, draws: int, seed: int, quiet: bool) -> Any:
@@ -247,25 +252,28 @@ def _training(
 def main() -> None:
     """Run the command line: an error is one sentence and an exit code, a traceback only with ``--debug``."""
     arguments = sys.argv[1:]
-    debug = "--debug" in arguments
     try:
-        app([argument for argument in arguments if argument != "--debug"])
-    except InputError as error:
-        code, message = 2, str(error)
-        if debug:
-            raise
-    except KeyboardInterrupt:
-        code, message = 130, "Interrupted. What was finished is kept; the same command continues."
-    except (MemoryError, OSError, RuntimeError) as error:
-        if debug:
-            raise
-        code, message = 1, f"{type(error).__name__}: {error}"
+        code = app([word for word in arguments if word != "--debug"], standalone_mode=False)
+        message = "Interrupted. What was finished is kept; the same command continues." if code == 130 else ""
     except Exception as error:
-        if debug:
+        if hasattr(error, "show"):  # typer's own: a wrong option or command
+            error.show()
+            raise SystemExit(error.exit_code) from None
+        if "--debug" in arguments:
             raise
-        code, message = 1, f"Unexpected {type(error).__name__}: {error} (--debug shows where)"
-    typer.echo(f"Error: {message}", err=True)
+        code, message = _explained(error)
+    if message:
+        typer.echo(f"Error: {message}", err=True)
     raise SystemExit(code)
+
+
+def _explained(error: Exception) -> tuple[int, str]:
+    """The exit code and the sentence for an error: 2 for what the user gave, 1 for what went wrong on the way."""
+    if isinstance(error, InputError):
+        return 2, str(error)
+    if isinstance(error, (MemoryError, OSError, RuntimeError)):
+        return 1, f"{type(error).__name__}: {error}"
+    return 1, f"Unexpected {type(error).__name__}: {error} (--debug shows where)"
 
 
 if __name__ == "__main__":

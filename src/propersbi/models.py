@@ -81,7 +81,7 @@ def _import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(f"'{path}' cannot be run: {type(error).__name__}: {error}") from error
-    from joblib.externals import cloudpickle
+    import cloudpickle
 
     cloudpickle.register_pickle_by_value(module)  # workers cannot import it by name
     return module
