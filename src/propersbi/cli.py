@@ -258,7 +258,7 @@ def main() -> None:
     except Exception as error:
         if hasattr(error, "show"):  # typer's own: a wrong option or command
             error.show()
-            raise SystemExit(error.exit_code) from None
+            raise SystemExit(getattr(error, "exit_code", 2)) from None
         if "--debug" in arguments:
             raise
         code, message = _explained(error)

@@ -7,6 +7,7 @@ to remember more than a count, and only the rows of one batch are ever read at o
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -108,15 +109,14 @@ def checked_pairs(theta: Any, x: Any) -> tuple[Rows, Rows]:
         raise InputError("There are no simulations: theta and x are empty.")
     if not (isinstance(theta, np.ndarray) and isinstance(x, np.ndarray)):
         return theta, x
-    finite = np.isfinite(theta).all(tuple(range(1, theta.ndim))) & np.isfinite(x).all(tuple(range(1, x.ndim)))
+    n = len(theta)
+    finite = np.isfinite(theta).reshape(n, -1).all(1) & np.isfinite(x).reshape(n, -1).all(1)
     if finite.all():
         return theta, x
     if not finite.any():
-        raise InputError(f"All {len(finite)} simulations hold NaN or infinite numbers.")
-    import warnings
-
+        raise InputError(f"All {n} simulations hold NaN or infinite numbers.")
     bad = int((~finite).sum())
-    warnings.warn(f"{bad} of {len(finite)} simulations hold NaN or infinite numbers and are left out.", stacklevel=3)
+    warnings.warn(f"{bad} of {n} simulations hold NaN or infinite numbers and are left out.", stacklevel=3)
     return theta[finite], x[finite]
 
 

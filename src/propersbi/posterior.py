@@ -203,7 +203,7 @@ class Posterior:
         config = read_json(folder / "config.json")
         _check_config(config, folder)
         tensors = _read_weights(folder / "weights.safetensors", config["weights"])
-        parts = {}
+        parts: dict[str, Any] = {}
         for key in ("sampler", "theta_units", "x_units"):
             # Built without memory: a file that asks for a gigantic network is refused, and does not fill the machine.
             with torch.device("meta" if embedding is None else "cpu"):

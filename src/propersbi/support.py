@@ -132,7 +132,7 @@ class Box:
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether the bounds are for events of this shape."""
-        sizes = {np.size(bound) for bound in (self.lower, self.upper) if isinstance(bound, tuple)}
+        sizes = {len(bound) for bound in (self.lower, self.upper) if isinstance(bound, tuple)}
         return sizes <= {math.prod(shape)}
 
     def _ends(self, missing: float) -> np.ndarray:

@@ -146,13 +146,13 @@ class _Residual(nn.Module):
             nn.Linear(width, width),
             nn.LeakyReLU(SLOPE),
             nn.Dropout(dropout),
-            nn.Linear(width, width),
         )
-        nn.init.zeros_(self.layers[-1].weight)
-        nn.init.zeros_(self.layers[-1].bias)
+        self.last = nn.Linear(width, width)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
 
     def forward(self, h: Tensor) -> Tensor:
-        return h + self.layers(h)
+        return h + self.last(self.layers(h))
 
 
 def _features(embedding: nn.Module, x_shape: tuple[int, ...]) -> int:
