@@ -24,6 +24,7 @@ __all__ = [
     "sbc_p_values",
     "sbc_ranks",
     "tarp",
+    "tarp_ranks",
 ]
 
 
@@ -166,9 +167,8 @@ def tarp(
 ) -> tuple[np.ndarray, np.ndarray]:
     """How often balls around random points, of each level, hold the parameter: tests all parameters jointly.
 
-    Parameters are scaled to [0, 1] by the range of ``theta`` and each row gets a uniform reference point. Its ball of
-    level alpha holds that share of the draws. Points that do not look at the data make this a necessary condition: the
-    prior itself also passes.
+    The point of each row is the parameter of another row, drawn at random. Its ball of level alpha holds that share of
+    the draws. Points that do not look at the data make this a necessary condition: the prior itself also passes.
 
     References: Lemos et al. 2023, https://arxiv.org/abs/2302.03026.
 
@@ -182,12 +182,28 @@ def tarp(
     """
     samples, theta = _draws(samples, theta)
     m, n = samples.shape[:2]
-    lower, extent = theta.min(0), np.ptp(theta, axis=0)
-    points = lower + extent * rng.random(theta.shape)
-    scale = np.where(extent > 0, extent, 1).reshape(-1)
-    to_theta = np.linalg.norm((theta - points).reshape(n, -1) / scale, axis=-1)
-    to_draws = np.linalg.norm((samples - points).reshape(m, n, -1) / scale, axis=-1)
-    return _distribution(_relative(sbc_ranks(to_draws, to_theta), m), alphas)
+    if n < 2:
+        raise InputError(f"TARP needs at least 2 rows, got {n}.")
+    others = (np.arange(n) + rng.integers(1, n, n)) % n
+    return _distribution(_relative(tarp_ranks(samples, theta, theta[others]), m), alphas)
+
+
+def tarp_ranks(samples: Array, theta: Array, points: Array) -> np.ndarray:
+    """How many draws lie nearer to the point of their row than its parameter does, ``(n,)``.
+
+    Distances are in units of the draws' spread. Neither points nor units may know the parameter of the row: in many
+    dimensions even its share in the range of all parameters would bring it nearer, and exact posteriors would fail.
+
+    >>> tarp_ranks(np.array([[[0.0]], [[1.0]], [[5.0]]]), np.array([[2.0]]), np.array([[0.0]]))
+    array([2])
+    """
+    samples, theta = _draws(samples, theta)
+    m, n = samples.shape[:2]
+    unit = samples.reshape(m * n, -1).std(0)
+    unit = np.where(unit > 0, unit, 1)
+    to_draws = np.linalg.norm((samples - points).reshape(m, n, -1) / unit, axis=-1)
+    to_theta = np.linalg.norm((theta - points).reshape(n, -1) / unit, axis=-1)
+    return sbc_ranks(to_draws, to_theta)
 
 
 def _relative(ranks: np.ndarray, draws: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from propersbi.calibration import sbc_p_values, sbc_ranks
+from propersbi.calibration import sbc_p_values, sbc_ranks, tarp_ranks
 from propersbi.diagnostics.inputs import (
     DRAWS,
     check_options,
@@ -134,11 +134,7 @@ def _measure(
     """Everything that is needed of one block of draws ``(m, c, d)``; then they can be forgotten."""
     theta, sd = known[pairs], known.std(0)
     lower, upper = np.quantile(draws, [0.05, 0.95], axis=0)
-    # TARP measures distances to another test parameter in units of the draws. Points and units must not know the
-    # truth of the row: in many dimensions even its share in the range of the test parameters would bring it nearer.
     points = known[(np.arange(pairs.start, pairs.stop) + rng.integers(1, len(known), len(theta))) % len(known)]
-    unit = draws.std((0, 1)) + 1e-12 * sd
-    nearness = np.linalg.norm((draws - points) / unit, axis=-1)
     return {
         "ranks": sbc_ranks(draws, theta, seed=int(rng.integers(2**31))),
         "mean": draws.mean(0, dtype=float),
@@ -147,7 +143,7 @@ def _measure(
         "crps": crps(draws, theta),
         "energy": energy_score(draws[:SCORED] / sd, theta / sd),
         "prior_energy": _prior_score(prior / sd, theta / sd),
-        "tarp": sbc_ranks(nearness, np.linalg.norm((theta - points) / unit, axis=-1)),
+        "tarp": tarp_ranks(draws, theta, points),
     }
 
 
