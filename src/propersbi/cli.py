@@ -120,11 +120,10 @@ def sample(
     quiet: Quiet = False,
 ) -> None:
     """Draw from the posterior given an observation. Without -o, print its summary."""
-    from propersbi.models import read_observation
     from propersbi.tables import summary_table, write_samples
 
     opened, known = _reopen(run, model)
-    x = read_observation(observation, known)
+    x, _ = _observed(known, observation)
     if x is None:
         raise InputError("There is no observation: give --observation FILE.")
     posterior = opened.posterior(known)

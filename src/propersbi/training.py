@@ -99,8 +99,8 @@ class History:
     steps: int = 0
     stopped: str = ""
 
-    def record(self, step: int, loss: float, rate: float, score: float) -> bool:
-        """Note a look at the held-out score; whether it is the best so far."""
+    def record(self, step: int, loss: float, rate: float, score: float) -> None:
+        """Note a look at the held-out score."""
         for curve, key, value in (
             (self.train, "loss", loss),
             (self.learning_rate, "value", rate),
@@ -108,10 +108,6 @@ class History:
         ):
             curve["step"].append(step)
             curve[key].append(value)
-        better = self.best_score is None or score < self.best_score
-        if better:
-            self.best_step, self.best_score = step, score
-        return better
 
 
 ROWS = 5000  # scored in one look
@@ -157,6 +153,7 @@ class _Run:
         self.optimizers = {name: self._optimizer(network) for name, network in self.networks.items()}
         self.history = History()
         self.batch = 0  # batches used so far
+        self.lowest: Tensor | None = None  # the held-out scores, pair by pair, where their mean was lowest
         self.path: Path | None = None
 
     def _optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
@@ -242,12 +239,17 @@ class _Run:
             # Few held-out pairs are scored again with other noise: what is left is the luck of the pairs, not of draws.
             starts = list(range(0, len(held_out), 500)) * max(1, ROWS // len(held_out))
             rows = [self.objective.validate(held_out[i : i + 500]) for i in starts]
-        score = torch.cat(rows).double().mean().item()
+        pairs = torch.cat(rows).double().reshape(-1, len(held_out)).mean(0)
+        score = pairs.mean().item()
         if not (math.isfinite(score) and math.isfinite(loss)):
             self.history.stopped = "diverged"
             return
         rate = self.config.rate(self.history.steps - 1, self.history.seconds)
-        if self.history.record(self.history.steps, loss, rate, score):
+        self.history.record(self.history.steps, loss, rate, score)
+        if self.lowest is None or score < self.lowest.mean():
+            self.lowest = pairs
+        if not _worse(pairs, self.lowest):
+            self.history.best_step, self.history.best_score = self.history.steps, score
             self.best = {name: [t.clone() for t in tensors] for name, tensors in self.averages.items()}
 
     def finished(self) -> bool:
@@ -281,6 +283,7 @@ class _Run:
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "history": dataclasses.asdict(self.history),
             "batch": self.batch,
+            "lowest": self.lowest,
         }
         write_with(self.path, lambda file: torch.save(state, file))
 
@@ -296,7 +299,8 @@ class _Run:
         for name, network in self.networks.items():
             _load(network, state["networks"][name])
             self.optimizers[name].load_state_dict(state["optimizers"][name])
-        self.averages, self.best, self.batch = state["averages"], state["best"], state["batch"]
+        self.averages, self.best = state["averages"], state["best"]
+        self.batch, self.lowest = state["batch"], state["lowest"]
         self.history = History(**state["history"])
 
 
@@ -348,6 +352,16 @@ def _swapped(networks: Mapping[str, nn.Module], others: Mapping[str, list[Tensor
     finally:
         for name, network in networks.items():
             _load(network, own[name])
+
+
+def _worse(pairs: Tensor, lowest: Tensor) -> bool:
+    """Whether scores lie above the lowest ones by more than a standard error of their paired difference.
+
+    A score hardly sees the last bit of sharpness that longer training brings. Between scores that cannot be told apart,
+    the later weights are the better ones.
+    """
+    gap = pairs - lowest
+    return bool(gap.mean() > gap.std() / math.sqrt(len(gap))) if len(gap) > 1 else bool(gap > 0)
 
 
 def _digest(held_out: Batch) -> str:
