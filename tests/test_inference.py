@@ -164,3 +164,13 @@ def test_every_rule_learns(rule):
     mean = posterior.sample((2000,), x=[2.0, -2.0], seed=0).mean(0)
     assert 0.5 < mean[0] < 1.5
     assert -1.5 < mean[1] < -0.5
+
+
+def test_a_rule_that_breaks_at_once_is_reported():
+    with pytest.raises(RuntimeError, match="broke down within its first 15 steps"):
+        quick(*pairs(100), rule=lambda samples, theta: samples.sum((0, 2)) * float("nan"))
+
+
+def test_an_own_rule_is_a_function():
+    posterior = quick(*pairs(100), rule=lambda samples, theta: (samples - theta).abs().mean((0, 2)))
+    assert posterior.info["rule"]["class"] == "custom"

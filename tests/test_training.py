@@ -143,6 +143,12 @@ def test_divergence_is_noticed_and_the_best_weights_stay():
     assert all(torch.isfinite(w).all() for w in objective.sampler.parameters())
 
 
+def test_a_device_that_is_not_there_gets_a_sentence():
+    objective, batches, held_out = problem()
+    with pytest.raises(InputError, match="Training cannot run on 1 x 'abacus'"):
+        train(objective, batches, held_out, quick(device="abacus"), progress=False)
+
+
 def test_progress_goes_to_stderr_only_when_asked(capsys):
     objective, batches, held_out = problem()
     train(objective, batches, held_out, quick(), progress=True)

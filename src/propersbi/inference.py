@@ -112,7 +112,7 @@ def fit(
         info=_info(sampler, objective, history, size, seed),
         history=dataclasses.asdict(history),
     )
-    if folder is not None:
+    if folder is not None and _first_process():
         posterior.save(folder / "posterior")
         write_json(folder / "history.json", posterior.history)
     return posterior
@@ -163,7 +163,19 @@ def _check_options(training: dict[str, Any]) -> None:
             raise InputError(f"'fit' has no option '{name}'.")
 
 
+def _first_process() -> bool:
+    """Of several that train together, one writes."""
+    return not (torch.distributed.is_available() and torch.distributed.is_initialized()) or (
+        torch.distributed.get_rank() == 0
+    )
+
+
 def _warn(history: History) -> None:
+    if history.best_score is None:
+        raise RuntimeError(
+            f"Training broke down within its first {history.steps} steps: the loss became infinite or NaN. "
+            "A smaller 'learning_rate' may help."
+        )
     if history.stopped == "diverged":
         warnings.warn(
             f"The loss became infinite or NaN at step {history.steps}; the weights of step {history.best_step} are "

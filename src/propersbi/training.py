@@ -137,7 +137,7 @@ def train(
     """
     fabric = _fabric(config)
     with _threads(config.threads), seeded(config.seed):
-        run = _Run(objective, config, fabric, data=_digest(held_out))
+        run = _Run(objective, config, fabric, {"data": _digest(held_out), "batch_size": len(batches[0])})
         run.resume(Path(checkpoint) if checkpoint else None)
         return run.loop(batches, held_out.to(fabric.device), progress and fabric.is_global_zero)
 
@@ -145,7 +145,7 @@ def train(
 class _Run:
     """One training: the networks, their averages and optimisers, and how far it has come."""
 
-    def __init__(self, objective: Objective, config: TrainConfig, fabric: Any, data: str) -> None:
+    def __init__(self, objective: Objective, config: TrainConfig, fabric: Any, data: dict[str, Any]) -> None:
         self.objective, self.config, self.fabric, self.data = objective, config, fabric, data
         self.networks = {name: network.to(fabric.device) for name, network in objective.networks.items()}
         self.averages = {name: _tensors(network) for name, network in self.networks.items()}
@@ -177,13 +177,14 @@ class _Run:
                 history.seconds = self.fabric.broadcast(time.monotonic() - started)
                 self.look(held_out, float(np.mean(running)))
                 running.clear()
-                bar.set_postfix_str(f"score {history.validation['score'][-1]:.4g}, best {history.best_score:.4g}")
+                if history.best_score is not None:
+                    bar.set_postfix_str(f"score {history.validation['score'][-1]:.4g}, kept {history.best_score:.4g}")
                 if time.monotonic() - saved > config.checkpoint_every:
                     self.save()
                     saved = time.monotonic()
             self.save()
         except KeyboardInterrupt:  # perhaps in the middle of a step: the last checkpoint is the one to continue from
-            if self.path:
+            if self.path or history.best_score is None:
                 raise
             history.stopped = "interrupted"
         finally:
@@ -269,8 +270,8 @@ class _Run:
         """What must be the same for a checkpoint to be continued."""
         fixed = {key: value for key, value in dataclasses.asdict(self.config).items() if key not in FREE}
         sizes = {name: sum(t.numel() for t in _tensors(net)) for name, net in self.networks.items()}
-        rule = getattr(self.objective, "rule", None)
-        return {**fixed, "betas": list(self.config.betas), "weights": sizes, "rule": encode(rule), "data": self.data}
+        chosen = {name: encode(getattr(self.objective, name, None)) for name in ("rule", "m")}
+        return {**fixed, "betas": list(self.config.betas), "weights": sizes, **chosen, **self.data}
 
     def save(self) -> None:
         if self.path is None or not self.fabric.is_global_zero:
@@ -309,7 +310,12 @@ def _fabric(config: TrainConfig) -> Any:
 
     accelerator = "cpu" if config.device == "auto" and not torch.cuda.is_available() else config.device
     strategy = "auto" if config.devices == 1 else "ddp"
-    fabric = Fabric(accelerator=accelerator, devices=config.devices, strategy=strategy, precision=config.precision)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"devices": config.devices, "strategy": strategy, "precision": config.precision}
+    try:
+        fabric = Fabric(accelerator=accelerator, **options)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"Training cannot run on {config.devices} x '{config.device}': {reason}") from None
     fabric.launch()
     return fabric
 
