@@ -15,8 +15,9 @@ import torch  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
+def _repeatable():
     torch.set_num_threads(1)
+    torch.manual_seed(0)
 
 
 @pytest.fixture

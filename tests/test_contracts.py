@@ -116,7 +116,7 @@ def test_rule_survives_json(case):
 
 @every(GENERATORS)
 def test_generator_shapes(case):
-    generator = case()
+    generator = case().eval()
     x = torch.randn(4, *generator.x_shape)
     assert generator.sample(3, x).shape == (3, 4, *generator.theta_shape)
     samples, target = generator.aim(3, torch.randn(4, *generator.theta_shape), x)
@@ -126,7 +126,7 @@ def test_generator_shapes(case):
 @every(GENERATORS)
 def test_generator_draws_belong_to_their_rows(case):
     """Splitting the rows or the draws changes nothing."""
-    generator = case()
+    generator = case().eval()
     x, z = torch.randn(4, *generator.x_shape), generator.noise(3, 4)
     whole = generator(generator.embed(x), z)
     parts = [generator(generator.embed(x[i : i + 1]), z[:, i : i + 1]) for i in range(4)]
@@ -136,10 +136,10 @@ def test_generator_draws_belong_to_their_rows(case):
 
 @every(GENERATORS)
 def test_generator_uses_noise_and_data(case):
-    generator = case()
+    generator = case().eval()
     x = torch.randn(2, *generator.x_shape)
     samples = generator.sample(200, x)
-    assert (samples.std(0) > 1e-3).all()
+    assert (samples.std(0) > 1e-4).all()
     z = generator.noise(1, 2)
     moved = generator(generator.embed(x + 1), z) - generator(generator.embed(x), z)
     assert moved.abs().max() > 1e-4
@@ -147,7 +147,7 @@ def test_generator_uses_noise_and_data(case):
 
 @every(GENERATORS)
 def test_generator_survives_json(case):
-    generator = case()
+    generator = case().eval()
     twin = decode(encode(generator))
     twin.load_state_dict(generator.state_dict())
     z = generator.noise(2, 3)

@@ -147,7 +147,6 @@ def test_a_simulator_may_write_into_its_input_and_reuse_its_output():
         ([[1, 2, 3], [4, 5, 6]], (3,)),
         (torch.arange(8).reshape(4, 2), (2,)),
     ],
-    ids=str,
 )
 def test_priors(prior, event):
     seen = []
@@ -329,7 +328,6 @@ def test_nothing_finite_is_an_error(tmp_path):
         ({"prior": np.zeros((0, 2))}, r"needs at least 1, got the shape \(0, 2\)"),
         ({"prior": np.array(["a"])}, "A prior has sample"),
     ],
-    ids=str,
 )
 @pytest.mark.parametrize("disk", [False, True])
 def test_what_does_not_fit_is_said_in_a_sentence(tmp_path, disk, options, sentence):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +45,7 @@ Observation = Annotated[
     ),
 ]
 Rule = Annotated[str, typer.Option(help="Scoring rule: energy or kernel.")]
+Beta = Annotated[float, typer.Option(help="Power of the energy score, between 0 and 2; smaller sees finer detail.")]
 Draws = Annotated[int, typer.Option("--draws", "-m", help="Draws per simulation in training, at least 2.")]
 Steps = Annotated[int | None, typer.Option("--max-steps", help="Gradient steps at most [default: from -n].")]
 Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds of training at most.")]
@@ -90,7 +93,8 @@ def train(
     run: RunArgument,
     model: OwnFile = None,
     rule: Rule = "energy",
-    draws: Draws = 20,
+    beta: Beta = 0.5,
+    draws: Draws = 10,
     max_steps: Steps = None,
     time_limit: Limit = None,
     seed: Seed = 0,
@@ -99,7 +103,9 @@ def train(
 ) -> None:
     """Train the posterior on the simulations of a run. Rerun to continue."""
     opened, known = _reopen(run, model)
-    options = _training(rule, draws, max_steps, time_limit, seed, device, quiet)
+    options = _training(
+        rule, beta, m=draws, max_steps=max_steps, time_limit=time_limit, seed=seed, device=device, progress=not quiet
+    )
     info = opened.train(known, **options).info
     typer.echo(
         f"Trained {info['steps']} steps in {info['seconds']:.0f} s, best score {info['best_score']:.4g} at step "
@@ -169,7 +175,8 @@ def run(
     test: Test = None,
     workers: Workers = 1,
     rule: Rule = "energy",
-    draws: Draws = 20,
+    beta: Beta = 0.5,
+    draws: Draws = 10,
     max_steps: Steps = None,
     time_limit: Limit = None,
     seed: Seed = 0,
@@ -179,7 +186,9 @@ def run(
     """Do everything: simulate, train, diagnose, report. Rerun to continue where it stopped."""
     from propersbi.diagnostics import one_observation
 
-    training = _training(rule, draws, max_steps, time_limit, seed, device, quiet)
+    training = _training(
+        rule, beta, m=draws, max_steps=max_steps, time_limit=time_limit, seed=seed, device=device, progress=not quiet
+    )
     known, started = _start(model, out)
     x, _ = _observed(known, observation)  # what cannot be read should not wait for the training
     pairs = started.simulate(known, simulations, test=test, seed=seed, workers=workers, progress=not quiet)
@@ -225,27 +234,15 @@ def _diagnose(run: Run, model: Model | None, observation: str | None, draws: int
     return run.diagnose(model, observation=x, source=source, draws=draws, seed=seed, progress=not quiet)
 
 
-def _training(
-    rule: str, draws: int, max_steps: int | None, time_limit: float | None, seed: int, device: str, quiet: bool
-) -> dict[str, Any]:
+def _training(rule: str, beta: float, **options: Any) -> dict[str, Any]:
     from propersbi.scoring import EnergyScore, KernelScore
 
-    rules = {"energy": EnergyScore, "kernel": KernelScore}
+    rules: dict[str, Callable[[], Any]] = {"energy": lambda: EnergyScore(beta=beta), "kernel": KernelScore}
     if rule not in rules:
-        import difflib
-
         close = difflib.get_close_matches(rule, rules, n=1)
         hint = f" Did you mean '{close[0]}'?" if close else ""
         raise InputError(f"There is no scoring rule '{rule}': choose one of {', '.join(rules)}.{hint}")
-    return {
-        "rule": rules[rule](),
-        "m": draws,
-        "max_steps": max_steps,
-        "time_limit": time_limit,
-        "seed": seed,
-        "device": device,
-        "progress": not quiet,
-    }
+    return {"rule": rules[rule](), **options}
 
 
 def main() -> None:

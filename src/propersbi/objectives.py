@@ -31,7 +31,7 @@ class ScoreMinimization:
 
     sampler: Sampler
     rule: ScoringRule
-    m: int = 20
+    m: int = 10
 
     def __post_init__(self) -> None:
         if self.m < 2:

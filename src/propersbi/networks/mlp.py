@@ -46,12 +46,12 @@ class MLPGenerator(Generator):
         theta_shape: Sequence[int],
         x_shape: Sequence[int],
         *,
-        width: int = 128,
+        width: int = 256,
         depth: int = 3,
         head: int = 2,
         latent: int | None = None,
         places: Sequence[int] = (0,),
-        dropout: float = 0.0,
+        dropout: float = 0.1,
         embedding: nn.Module | None = None,
     ) -> None:
         super().__init__()
