@@ -20,10 +20,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from propersbi.config import decode, encode
 from propersbi.files import read_json, write_bytes, write_json
+from propersbi.progress import progress_bar
 from propersbi.randomness import seeded
 from propersbi.support import Box, Standardize
 from propersbi.types import InputError
@@ -104,7 +104,7 @@ class Posterior:
         rows = max(1, min(len(x), ROWS // min(m, ROWS)))
         piece = min(m, ROWS)
         draws = torch.empty(m, len(x), *self.theta_shape, device=self.device)
-        bar = tqdm(total=m * len(x), desc="sampling", unit="draw", disable=not progress or m * len(x) <= 10 * ROWS)
+        bar = progress_bar(m * len(x), "sampling", "draw", show=progress and m * len(x) > 10 * ROWS)
         with torch.inference_mode(), seeded(seed), bar:
             for i in range(0, len(x), rows):
                 units = self.x_units(x[i : i + rows].to(self.device))

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from propersbi.executors import Joblib, Serial
+from propersbi.progress import progress_bar
 from propersbi.randomness import stream
 from propersbi.store import Store, StoredRows, check_group, check_whole, finite_rows
 from propersbi.types import Array, Executor, InputError, Prior, Rows, Simulator
@@ -270,7 +270,7 @@ def _run(job: _Job, chunks: Sequence[int], execute: Executor, progress: bool, ke
     todo = sum(map(job.rows, chunks))
     results = execute(job, chunks)
     try:
-        with tqdm(total=job.n, initial=job.n - todo, unit="sims", disable=not progress) as bar:
+        with progress_bar(job.n, "simulating", "sim", show=progress, done=job.n - todo) as bar:
             for chunk, arrays in results:
                 keep(chunk, arrays)
                 bar.update(job.rows(chunk))

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from propersbi.config import encode
 from propersbi.files import write_with
+from propersbi.progress import progress_bar
 from propersbi.randomness import seeded
 from propersbi.types import Batch, InputError, Objective, Phase
 
@@ -165,7 +165,7 @@ class _Run:
     def loop(self, batches: Any, held_out: Batch, progress: bool) -> History:
         history, config = self.history, self.config
         started, saved = time.monotonic() - history.seconds, time.monotonic()
-        bar = tqdm(total=config.max_steps, initial=history.steps, desc="training", unit="step", disable=not progress)
+        bar = progress_bar(config.max_steps, "training", "step", show=progress, done=history.steps)
         running: list[float] = []
         try:
             while not self.finished():

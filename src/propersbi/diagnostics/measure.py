@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
 from propersbi.calibration import sbc_p_values, sbc_ranks, tarp_ranks
 from propersbi.diagnostics.inputs import (
@@ -25,6 +24,7 @@ from propersbi.diagnostics.inputs import (
 )
 from propersbi.diagnostics.result import Diagnostics
 from propersbi.metrics import c2st, crps, energy_score, nrmse, r2, rmse
+from propersbi.progress import progress_bar
 from propersbi.randomness import stream
 from propersbi.simulation import simulate
 from propersbi.types import Array, InputError, Simulator
@@ -106,7 +106,7 @@ def _blocks(
     """Draws ``(m, c, d)`` for one block of test pairs after the other; no more than one is in memory."""
     n, d = len(truth), truth[0].size
     size = min(max(1, BLOCK // (m * d)), 250)
-    with tqdm(total=n, desc="diagnose", unit="pairs", disable=not progress) as bar:
+    with progress_bar(n, "diagnosing", "pair", show=progress) as bar:
         for start in range(0, n, size):
             pairs = slice(start, min(start + size, n))
             draws = _draw(posterior, events("x", x[pairs], shape_of(x)[1:]), m, truth.shape[1:], seed, 1, start)
