@@ -560,7 +560,7 @@ def test_the_bar_counts_simulations_and_continues(tmp_path, capfd):
     assert out == ""
     assert "20/53" in err
     assert "53/53" in err
-    assert "sims" in err
+    assert "simulating" in err
     run(path=tmp_path, progress=False)
     assert capfd.readouterr() == ("", "")
 
