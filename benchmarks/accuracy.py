@@ -127,12 +127,11 @@ def main() -> None:
     for task in options.tasks:
         for simulations in options.simulations:
             for seed in range(options.seeds):
-                rows = read()
                 key = (task, str(simulations), str(seed))
-                if any((row["task"], row["simulations"], row["seed"]) == key for row in rows):
+                if any((row["task"], row["simulations"], row["seed"]) == key for row in read()):
                     continue
                 new = measure(task, simulations, seed, options.draws, options.observations)
-                write([*rows, {name: str(value) for name, value in new.items()}])
+                write([*read(), {name: str(value) for name, value in new.items()}])
     print(table(read()))
 
 

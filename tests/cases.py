@@ -6,6 +6,7 @@ from propersbi.executors import Joblib, Serial
 from propersbi.kernels import Gaussian
 from propersbi.networks import MLPGenerator, PaperMLP
 from propersbi.objectives import ScoreMinimization
+from propersbi.refinement import ReverseMarkov
 from propersbi.scoring import EnergyScore, KernelScore
 
 RULES = {
@@ -30,6 +31,9 @@ OBJECTIVES = {
         MLPGenerator((2,), (2,), width=16, depth=1), KernelScore(Gaussian(bandwidth=1.0)), m=5
     ),
     "paper": lambda: ScoreMinimization(PaperMLP((2,), (2,)), EnergyScore(), m=3),
+    "refinement": lambda: ScoreMinimization(
+        ReverseMarkov(MLPGenerator((2,), (2,), width=16, depth=1, chain=True), center=1.0), EnergyScore(), m=5
+    ),
 }
 
 EXECUTORS = {"serial": Serial(), "joblib": Joblib(workers=2)}

@@ -154,6 +154,7 @@ def test_progress_goes_to_stderr_only_when_asked(capsys):
     train(objective, batches, held_out, quick(), progress=True)
     shown = capsys.readouterr()
     assert "training" in shown.err
+    assert "loss" in shown.err
     assert "score" in shown.err
     assert shown.out == ""
     train(objective, batches, held_out, quick(), progress=False)

@@ -26,6 +26,7 @@ ALLOWED = {
     "MLPGenerator": "propersbi.networks.mlp",
     "MedianHeuristic": "propersbi.kernels",
     "PaperMLP": "propersbi.networks.mlp",
+    "ReverseMarkov": "propersbi.refinement",
     "Standardize": "propersbi.support",
 }
 """Every class that can be saved, and the module it lives in."""

@@ -20,6 +20,7 @@ from propersbi.networks import Generator, MLPGenerator
 from propersbi.objectives import ScoreMinimization
 from propersbi.posterior import Posterior
 from propersbi.randomness import seeded
+from propersbi.refinement import ReverseMarkov
 from propersbi.scoring import EnergyScore, resolved
 from propersbi.support import Box, Standardize, support_of
 from propersbi.training import History, TrainConfig, train
@@ -37,7 +38,8 @@ def fit(
     prior: Any = None,
     rule: ScoringRule = EnergyScore(beta=0.5),  # noqa: B008
     m: int = 10,
-    network: Generator | Callable[..., Generator] | None = None,
+    steps: int = 1,
+    network: nn.Module | Callable[..., Generator] | None = None,
     embedding: nn.Module | None = None,
     support: Any = None,
     parameter_names: Sequence[str] | None = None,
@@ -59,7 +61,9 @@ def fit(
         prior: The prior; only its support is looked at.
         rule: The scoring rule. The energy score with a power below 1 sees the fine detail of thin posteriors.
         m: Draws per pair in training, at least 2.
-        network: A generator, or what makes one from ``(theta_shape, x_shape)``, for example
+        steps: 1 trains a generator that draws in one pass; more train one that refines its draws step by step, and
+            that many are its default at sampling.
+        network: A generator (or sampler), or what makes one from ``(theta_shape, x_shape)``, for example
             ``functools.partial(MLPGenerator, width=256)``.
         embedding: An own network that turns ``x`` (standardised) into features, trained along.
         support: Bounds of the parameters, if the prior does not say: a :class:`~propersbi.support.Box`, a torch
@@ -90,7 +94,7 @@ def fit(
     x_units = Standardize(x.shape[1:], tail=5.0).fit(as_tensor(x[few]))
     box = _box(support if support is not None else prior, theta_units, theta[few])
     with seeded(seed):
-        sampler = _network(network, theta.shape[1:], x.shape[1:], embedding)
+        sampler = _network(network, theta.shape[1:], x.shape[1:], embedding, steps)
     rule = resolved(rule, theta_units(as_tensor(theta[few])))
     objective = ScoreMinimization(sampler, rule, m)
     size = min(batch_size or _batch_size(len(rows)), len(rows))
@@ -118,7 +122,7 @@ def fit(
     return posterior
 
 
-def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], embedding: Any) -> Generator:
+def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], embedding: Any, steps: int) -> Any:
     if isinstance(network, nn.Module):
         if embedding is not None:
             raise InputError("Give the embedding to the network itself when 'network' is already built.")
@@ -128,10 +132,12 @@ def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], e
                 f"The network is for theta {shapes[0]} and x {shapes[1]}, the simulations have "
                 f"{tuple(theta_shape)} and {tuple(x_shape)}."
             )
-        return network  # type: ignore[return-value]
+        return network
     build = network or MLPGenerator
     options = {} if embedding is None else {"embedding": embedding}
-    return build(theta_shape, x_shape, **options)
+    if steps == 1:
+        return build(theta_shape, x_shape, **options)
+    return ReverseMarkov(build(theta_shape, x_shape, chain=True, **options), steps=steps)
 
 
 def _box(support: Any, theta_units: Standardize, theta: Any) -> Box:

@@ -79,28 +79,41 @@ class Posterior:
         x: Any = None,
         show_progress_bars: bool = True,
         *,
+        steps: int | None = None,
         seed: int | None = None,
     ) -> Tensor:
-        """Draws for one observation, ``(*sample_shape, *theta_shape)``; without ``x`` for the default one."""
+        """Draws for one observation, ``(*sample_shape, *theta_shape)``; without ``x`` for the default one.
+
+        A posterior that was trained with refinement takes ``steps`` steps, if they are given, in place of its own.
+        """
         if x is None and self.default_x is None:
             raise InputError("There is no observation: give 'x' or call 'set_default_x'.")
         observation = self.default_x if x is None else self._observations(x, many=False)
         assert observation is not None
-        draws = self._draw(math.prod(sample_shape), observation, show_progress_bars, seed)
+        draws = self._draw(math.prod(sample_shape), observation, show_progress_bars, steps, seed)
         return draws[:, 0].reshape(*sample_shape, *self.theta_shape)
 
     def sample_batched(
-        self, sample_shape: Sequence[int], x: Any, show_progress_bars: bool = True, *, seed: int | None = None
+        self,
+        sample_shape: Sequence[int],
+        x: Any,
+        show_progress_bars: bool = True,
+        *,
+        steps: int | None = None,
+        seed: int | None = None,
     ) -> Tensor:
         """Draws for each of ``N`` observations, ``(*sample_shape, N, *theta_shape)``."""
         observations = self._observations(x, many=True)
-        draws = self._draw(math.prod(sample_shape), observations, show_progress_bars, seed)
+        draws = self._draw(math.prod(sample_shape), observations, show_progress_bars, steps, seed)
         return draws.reshape(*sample_shape, len(observations), *self.theta_shape)
 
-    def _draw(self, m: int, x: Tensor, progress: bool, seed: int | None) -> Tensor:
+    def _draw(self, m: int, x: Tensor, progress: bool, steps: int | None, seed: int | None) -> Tensor:
         """``(m, N, *theta)``, in pieces that fit in memory, each observation embedded once for a piece of its draws."""
         if m < 1:
             raise InputError(f"The number of draws must be positive, got {m}.")
+        if steps is not None and not hasattr(self.sampler, "steps"):
+            raise InputError(f"This posterior draws in one pass: it cannot take steps = {steps}.")
+        options = {} if steps is None else {"steps": steps}
         rows = max(1, min(len(x), ROWS // min(m, ROWS)))
         piece = min(m, ROWS)
         draws = torch.empty(m, len(x), *self.theta_shape, device=self.device)
@@ -109,7 +122,7 @@ class Posterior:
             for i in range(0, len(x), rows):
                 units = self.x_units(x[i : i + rows].to(self.device))
                 for k in range(0, m, piece):
-                    out = self.sampler.sample(min(piece, m - k), units)  # type: ignore[operator]
+                    out = self.sampler.sample(min(piece, m - k), units, **options)  # type: ignore[operator]
                     draws[k : k + piece, i : i + rows] = self.support(self.theta_units.inverse(out))
                     bar.update(out.shape[0] * out.shape[1])
         return draws

@@ -109,6 +109,14 @@ class History:
             curve["step"].append(step)
             curve[key].append(value)
 
+    def last_line(self) -> str:
+        """The latest loss and held-out score, and the score of the weights that are kept."""
+        if self.best_score is None:
+            return ""
+        return (
+            f"loss {self.train['loss'][-1]:.4g}, score {self.validation['score'][-1]:.4g}, kept {self.best_score:.4g}"
+        )
+
 
 ROWS = 5000  # scored in one look
 
@@ -177,8 +185,7 @@ class _Run:
                 history.seconds = self.fabric.broadcast(time.monotonic() - started)
                 self.look(held_out, float(np.mean(running)))
                 running.clear()
-                if history.best_score is not None:
-                    bar.set_postfix_str(f"score {history.validation['score'][-1]:.4g}, kept {history.best_score:.4g}")
+                bar.set_postfix_str(history.last_line())
                 if time.monotonic() - saved > config.checkpoint_every:
                     self.save()
                     saved = time.monotonic()

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["Generator", "Modulation"]
+__all__ = ["ChainGenerator", "Generator", "Modulation"]
 
 
 class Generator(nn.Module, ABC):
@@ -51,6 +51,18 @@ class Generator(nn.Module, ABC):
     ) -> tuple[Float[Tensor, "m n *theta"], Float[Tensor, "n *theta"]]:
         """The draws and the parameter they are scored against."""
         return self.sample(m, x), theta
+
+
+class ChainGenerator(Generator):
+    """A generator that can also be one step of a chain: it is told a noisy parameter and how noisy it is."""
+
+    chain: bool
+
+    @abstractmethod
+    def condition(
+        self, context: Float[Tensor, "n context"], noisy: Float[Tensor, "n *theta"], level: Float[Tensor, " n"]
+    ) -> Float[Tensor, "n conditioned"]:
+        """What the draws of a step need to know: the data, the noisy parameter (of order one) and its level."""
 
 
 class Modulation(nn.Module):

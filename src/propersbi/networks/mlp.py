@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from propersbi.networks.generator import Generator, Modulation
+from propersbi.networks.generator import ChainGenerator, Generator, Modulation
 from propersbi.types import InputError
 
 __all__ = ["MLPGenerator", "PaperMLP"]
@@ -21,7 +21,10 @@ __all__ = ["MLPGenerator", "PaperMLP"]
 SLOPE = 0.1  # of the leaky rectifiers; sharp edges between modes need a piecewise linear network
 
 
-class MLPGenerator(Generator):
+WAVES = (0.5, 1.0, 2.0)  # frequencies at which the logarithm of a noise level is shown to the trunk
+
+
+class MLPGenerator(ChainGenerator):
     """A residual trunk run once per row, and a head modulated by noise run once per draw.
 
     Arguments:
@@ -33,6 +36,8 @@ class MLPGenerator(Generator):
         latent: Latent variables; as many as parameters unless given: more of them blur thin posteriors.
         places: Where noise enters: 0 is the trunk's output, k the output of the head's k-th hidden layer.
         dropout: Share of the trunk's hidden units that are silenced at random in training.
+        chain: Whether it is a step of a chain (:class:`~propersbi.refinement.ReverseMarkov`): the trunk then also sees
+            a noisy parameter and its level.
         embedding: An own network in front of the trunk, ``(n, *x_shape) -> (n, features)``; else x is flattened.
 
     Examples:
@@ -52,6 +57,7 @@ class MLPGenerator(Generator):
         latent: int | None = None,
         places: Sequence[int] = (0,),
         dropout: float = 0.1,
+        chain: bool = False,
         embedding: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -64,10 +70,10 @@ class MLPGenerator(Generator):
         dim = math.prod(self.theta_shape)
         self.latent = dim if latent is None else latent
         _check_sizes(latent=[self.latent])
-        self.dropout, self.embedding = dropout, embedding
+        self.dropout, self.chain, self.embedding = dropout, chain, embedding
         features = math.prod(self.x_shape) if embedding is None else _features(embedding, self.x_shape)
         self.trunk = nn.Sequential(
-            nn.Linear(features, width),
+            nn.Linear(features + (dim + 1 + 2 * len(WAVES) if chain else 0), width),
             *(_Residual(width, dropout) for _ in range(depth)),
             nn.LayerNorm(width),
             nn.LeakyReLU(SLOPE),
@@ -78,8 +84,15 @@ class MLPGenerator(Generator):
         self.out = nn.Linear(width, dim)
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
-        features = x if self.embedding is None else self.embedding(x)
-        return self.trunk(features.flatten(1))
+        features = (x if self.embedding is None else self.embedding(x)).flatten(1)
+        return features if self.chain else self.trunk(features)
+
+    def condition(
+        self, context: Float[Tensor, "n context"], noisy: Float[Tensor, "n *theta"], level: Float[Tensor, " n"]
+    ) -> Float[Tensor, "n conditioned"]:
+        log_level = level.log().unsqueeze(1)
+        waves = log_level * torch.tensor(WAVES, device=level.device)
+        return self.trunk(torch.cat([context, noisy.flatten(1), log_level, waves.sin(), waves.cos()], 1))
 
     def forward(
         self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]

@@ -1,0 +1,68 @@
+import math
+
+import pytest
+import torch
+
+from propersbi.networks import ChainGenerator, MLPGenerator, PaperMLP
+from propersbi.refinement import ReverseMarkov
+from propersbi.types import InputError
+
+
+class Exact(ChainGenerator):
+    """The exact conditional of theta ~ N(x, 0.3^2) given a noisy theta: what a perfect generator would have learnt."""
+
+    theta_shape, x_shape, latent, chain, sd = (1,), (1,), 1, True, 0.3
+
+    def __init__(self):
+        super().__init__()
+        self.unused = torch.nn.Parameter(torch.zeros(()))
+
+    def embed(self, x):
+        return x
+
+    def condition(self, context, noisy, level):
+        return torch.cat([context, noisy, level.unsqueeze(1)], 1)
+
+    def forward(self, context, z):
+        x, scaled, s = context.T
+        noisy = scaled * (1 + s**2).sqrt()
+        precision = 1 / self.sd**2 + 1 / s**2
+        theta = (x / self.sd**2 + noisy / s**2) / precision + z[..., 0] / precision.sqrt()
+        return ((theta - noisy / (1 + s**2)) / (s / (1 + s**2).sqrt())).unsqueeze(-1)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 8, 30])
+def test_the_chain_is_exact_for_any_number_of_steps(steps):
+    """The start is N(0, 1 + s^2) for all x, so x should be that of a standardised problem; here only nearly so."""
+    draws = ReverseMarkov(Exact(), highest=100.0).sample(20_000, torch.tensor([[0.5], [-1.0]]), steps=steps)[..., 0]
+    torch.testing.assert_close(draws.mean(0), torch.tensor([0.5, -1.0]), atol=0.01, rtol=0)
+    torch.testing.assert_close(draws.std(0), torch.tensor([0.3, 0.3]), atol=0.01, rtol=0)
+    correlation = torch.corrcoef(draws.T)[0, 1].item()
+    assert abs(correlation) < 4 / math.sqrt(20_000)
+
+
+def test_the_aim_of_an_exact_generator_is_a_draw_from_the_same_law():
+    """Draws and target are exchangeable: their difference to each other has the spread of two draws."""
+    torch.manual_seed(0)
+    x = torch.randn(50_000, 1)
+    theta = x + 0.3 * torch.randn_like(x)
+    draws, target = ReverseMarkov(Exact()).aim(2, theta, x)
+    between, to_target = draws[0] - draws[1], draws[0] - target
+    assert to_target.mean().abs() < 0.01
+    torch.testing.assert_close(to_target.var(), between.var(), rtol=0.03, atol=0)
+
+
+def test_levels_go_down_in_equal_ratios():
+    levels = ReverseMarkov(Exact(), lowest=0.01, highest=1.0).levels(3)
+    assert levels == pytest.approx([1.0, 0.1, 0.01])
+
+
+def test_mistakes_get_a_sentence(unchecked_shapes):
+    with pytest.raises(InputError, match="chain=True"):
+        ReverseMarkov(MLPGenerator((2,), (3,)))
+    with pytest.raises(InputError, match="chain=True"):
+        ReverseMarkov(PaperMLP((2,), (3,)))
+    with pytest.raises(InputError, match="'steps' must be a positive whole number, got 0"):
+        ReverseMarkov(Exact(), steps=0)
+    with pytest.raises(InputError, match=r"0 < lowest < highest, got 2.0 and 1.0"):
+        ReverseMarkov(Exact(), lowest=2.0, highest=1.0)
