@@ -41,13 +41,15 @@ def machine() -> str:
     return f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores"
 
 
-def measure(task_name: str, simulations: int, seed: int, draws: int, observations: int) -> dict[str, object]:
+def measure(
+    task_name: str, simulations: int, seed: int, steps: int, draws: int, observations: int
+) -> dict[str, object]:
     """Simulate, train and compare; one row of the table."""
     import time
 
     task = ps.tasks.get(task_name)
     sims = ps.simulate(task.prior, task.simulate, simulations, seed=seed)
-    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=seed)
+    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, steps=steps, seed=seed)
     scores, seconds = [], 0.0
     for i in range(1, observations + 1):
         x = task.observation(i)
@@ -59,7 +61,7 @@ def measure(task_name: str, simulations: int, seed: int, draws: int, observation
         print(f"{task_name} {simulations} seed {seed}: observation {i}: {scores[-1]:.3f}", flush=True)
     return {
         "task": task_name,
-        "method": "one pass",
+        "method": method(steps),
         "simulations": simulations,
         "seed": seed,
         "c2st": round(float(np.mean(scores)), 4),
@@ -73,6 +75,10 @@ def measure(task_name: str, simulations: int, seed: int, draws: int, observation
         "machine": machine(),
         "date": date.today().isoformat(),
     }
+
+
+def method(steps: int) -> str:
+    return "one pass" if steps == 1 else f"{steps} steps"
 
 
 def read() -> list[dict[str, str]]:
@@ -121,16 +127,17 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["two_moons", "slcp"])
     parser.add_argument("--simulations", nargs="+", type=int, default=[10_000])
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 0")
+    parser.add_argument("--steps", type=int, default=1, help="refinement steps; 1 is the one-pass generator")
     parser.add_argument("--draws", type=int, default=10_000)
     parser.add_argument("--observations", type=int, default=10)
     options = parser.parse_args()
     for task in options.tasks:
         for simulations in options.simulations:
             for seed in range(options.seeds):
-                key = (task, str(simulations), str(seed))
-                if any((row["task"], row["simulations"], row["seed"]) == key for row in read()):
+                key = (task, method(options.steps), str(simulations), str(seed))
+                if any((row["task"], row["method"], row["simulations"], row["seed"]) == key for row in read()):
                     continue
-                new = measure(task, simulations, seed, options.draws, options.observations)
+                new = measure(task, simulations, seed, options.steps, options.draws, options.observations)
                 write([*read(), {name: str(value) for name, value in new.items()}])
     print(table(read()))
 

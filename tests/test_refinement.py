@@ -1,8 +1,11 @@
 import math
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
+import propersbi as ps
 from propersbi.networks import ChainGenerator, MLPGenerator, PaperMLP
 from propersbi.refinement import ReverseMarkov
 from propersbi.types import InputError
@@ -66,3 +69,28 @@ def test_mistakes_get_a_sentence(unchecked_shapes):
         ReverseMarkov(Exact(), steps=0)
     with pytest.raises(InputError, match=r"0 < lowest < highest, got 2.0 and 1.0"):
         ReverseMarkov(Exact(), lowest=2.0, highest=1.0)
+
+
+def test_fit_trains_a_chain_and_the_steps_are_a_dial(tmp_path):
+    """theta ~ N(0, 1), x = theta + N(0, 1): the posterior is N(x / 2, 1 / 2)."""
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(3000, 2))
+    x = theta + rng.normal(size=(3000, 2))
+    network = partial(MLPGenerator, width=32, depth=1)
+    posterior = ps.fit(theta, x, network=network, steps=4, max_steps=700, progress=False)
+    assert posterior.sampler.steps == 4
+    for steps in (None, 2, 12):
+        draws = posterior.sample((4000,), x=[1.0, -1.0], steps=steps, seed=0)
+        torch.testing.assert_close(draws.mean(0), torch.tensor([0.5, -0.5]), atol=0.15, rtol=0)
+        torch.testing.assert_close(draws.std(0), torch.full((2,), 0.5**0.5), atol=0.12, rtol=0)
+    posterior.save(tmp_path / "posterior")
+    twin = ps.Posterior.load(tmp_path / "posterior")
+    again = twin.sample_batched((50,), x=x[:3], seed=1)
+    assert torch.equal(again, posterior.sample_batched((50,), x=x[:3], seed=1))
+
+
+def test_a_one_pass_posterior_has_no_steps():
+    theta = np.random.default_rng(0).normal(size=(100, 1))
+    posterior = ps.fit(theta, theta, network=partial(MLPGenerator, width=16), max_steps=5, progress=False)
+    with pytest.raises(InputError, match="draws in one pass: it cannot take steps = 4"):
+        posterior.sample((5,), x=[0.0], steps=4)

@@ -47,6 +47,7 @@ Observation = Annotated[
 Rule = Annotated[str, typer.Option(help="Scoring rule: energy or kernel.")]
 Beta = Annotated[float, typer.Option(help="Power of the energy score, between 0 and 2; smaller sees finer detail.")]
 Draws = Annotated[int, typer.Option("--draws", "-m", help="Draws per simulation in training, at least 2.")]
+Refine = Annotated[int, typer.Option("--steps", help="1 draws in one pass; more refine the draws step by step.")]
 Steps = Annotated[int | None, typer.Option("--max-steps", help="Gradient steps at most [default: from -n].")]
 Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds of training at most.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
@@ -95,6 +96,7 @@ def train(
     rule: Rule = "energy",
     beta: Beta = 0.5,
     draws: Draws = 10,
+    steps: Refine = 1,
     max_steps: Steps = None,
     time_limit: Limit = None,
     seed: Seed = 0,
@@ -104,7 +106,15 @@ def train(
     """Train the posterior on the simulations of a run. Rerun to continue."""
     opened, known = _reopen(run, model)
     options = _training(
-        rule, beta, m=draws, max_steps=max_steps, time_limit=time_limit, seed=seed, device=device, progress=not quiet
+        rule,
+        beta,
+        m=draws,
+        steps=steps,
+        max_steps=max_steps,
+        time_limit=time_limit,
+        seed=seed,
+        device=device,
+        progress=not quiet,
     )
     info = opened.train(known, **options).info
     typer.echo(
@@ -177,6 +187,7 @@ def run(
     rule: Rule = "energy",
     beta: Beta = 0.5,
     draws: Draws = 10,
+    steps: Refine = 1,
     max_steps: Steps = None,
     time_limit: Limit = None,
     seed: Seed = 0,
@@ -187,7 +198,15 @@ def run(
     from propersbi.diagnostics import one_observation
 
     training = _training(
-        rule, beta, m=draws, max_steps=max_steps, time_limit=time_limit, seed=seed, device=device, progress=not quiet
+        rule,
+        beta,
+        m=draws,
+        steps=steps,
+        max_steps=max_steps,
+        time_limit=time_limit,
+        seed=seed,
+        device=device,
+        progress=not quiet,
     )
     known, started = _start(model, out)
     x, _ = _observed(known, observation)  # what cannot be read should not wait for the training
