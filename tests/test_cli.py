@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,7 @@ def call(monkeypatch, capsys, tmp_path):
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["propersbi", *map(str, words)])
         code = 0
+        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
         try:
             cli.main()
         except SystemExit as exit_:
@@ -252,3 +254,16 @@ def test_run_json_says_what_was_done(call, own_file):
     assert record["training"]["m"] == 3
     assert record["training"]["rule"] == {"class": "EnergyScore", "beta": 0.5}
     assert os.fspath(own_file) not in Path("r/run.json").read_text()
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_changed_model_and_bad_rows_are_said_in_a_sentence(call, own_file):
+    assert call("simulate", "my_model.py", "-n", "400", "-q", "-o", "r")[2] == ""
+    bad = MODEL.replace("return theta +", "theta[0] = np.nan\n    return theta +")
+    (own_file / "my_model.py").write_text(bad)
+    code, _, err = call("simulate", "my_model.py", "-n", "404", "-q", "-o", "r")
+    assert code == 0
+    lines = err.splitlines()
+    assert lines[0] == "Warning: 'my_model.py' has changed since 'r' was made; what was simulated before is kept."
+    assert lines[1].startswith("Warning: 1 of 404 simulations")
+    assert len(lines) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -267,6 +268,7 @@ def _training(rule: str, beta: float, **options: Any) -> dict[str, Any]:
 def main() -> None:
     """Run the command line: an error is one sentence and an exit code, a traceback only with ``--debug``."""
     arguments = sys.argv[1:]
+    warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
     try:
         code = app([word for word in arguments if word != "--debug"], standalone_mode=False)
         message = "Interrupted. What was finished is kept; the same command continues." if code == 130 else ""

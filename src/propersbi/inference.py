@@ -18,7 +18,7 @@ from propersbi.data import Batches, as_tensor, checked_pairs, split
 from propersbi.files import write_json
 from propersbi.networks import Generator, MLPGenerator
 from propersbi.objectives import ScoreMinimization
-from propersbi.posterior import Posterior
+from propersbi.posterior import Posterior, checked_names
 from propersbi.randomness import seeded
 from propersbi.refinement import ReverseMarkov
 from propersbi.scoring import EnergyScore, resolved
@@ -28,7 +28,7 @@ from propersbi.types import InputError, ScoringRule
 
 __all__ = ["fit"]
 
-LOOK = 20_000  # rows that units and bandwidths are found on
+LOOK = 10_000_000  # numbers of x that units and bandwidths are found on, at most
 
 
 def fit(
@@ -88,8 +88,10 @@ def fit(
     """
     _check_options(training)
     theta, x = checked_pairs(theta, x)
+    names = checked_names(parameter_names, theta.shape[1:])
     rows, held_out = split(len(theta), validation_fraction, seed=seed)
-    few = np.sort(np.random.default_rng([seed, 1]).choice(rows, min(LOOK, len(rows)), replace=False))
+    most = min(len(rows), max(100, LOOK // math.prod(x.shape[1:])))
+    few = np.sort(np.random.default_rng([seed, 1]).choice(rows, most, replace=False))
     theta_units = Standardize(theta.shape[1:]).fit(as_tensor(theta[few]))
     x_units = Standardize(x.shape[1:], tail=5.0).fit(as_tensor(x[few]))
     box = _box(support if support is not None else prior, theta_units, theta[few])
@@ -107,15 +109,16 @@ def fit(
     history = train(objective, batches, batches.read(held_out), config, checkpoint=checkpoint, progress=progress)
     _warn(history)
     posterior = Posterior(
-        sampler.cpu() if device == "auto" else sampler,
+        sampler.cpu(),
         theta_units,
         x_units,
         support=box,
-        parameter_names=parameter_names,
+        parameter_names=names,
         prior=prior,
         info=_info(sampler, objective, history, size, seed),
         history=dataclasses.asdict(history),
     )
+    posterior.to("cpu" if device == "auto" else device)
     if folder is not None and _first_process():
         posterior.save(folder / "posterior")
         write_json(folder / "history.json", posterior.history)

@@ -7,6 +7,7 @@ only when the user names it; nothing that is stored in a run directory makes it 
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ class Model:
     observation: Callable[[int], np.ndarray] | np.ndarray | None = None
     truth: Callable[[int], np.ndarray] | None = None
     reference: Callable[..., np.ndarray] | None = None
+    digest: str | None = None
 
 
 def load_model(name: str) -> Model:
@@ -51,7 +53,8 @@ def load_model(name: str) -> Model:
         raise InputError(f"'simulator' in '{name}' must be a function, got {type(module.simulator).__name__}.")
     optional = ("parameter_names", "embedding", "support", "batched", "observation")
     given = {key: getattr(module, key) for key in optional if hasattr(module, key)}
-    return Model(name, module.prior, module.simulator, **given)
+    digest = hashlib.sha256(Path(name).read_bytes()).hexdigest()[:16]
+    return Model(name, module.prior, module.simulator, digest=digest, **given)
 
 
 def _from_task(name: str) -> Model:

@@ -28,7 +28,7 @@ from propersbi.randomness import seeded
 from propersbi.support import Box, Standardize
 from propersbi.types import InputError
 
-__all__ = ["Posterior"]
+__all__ = ["Posterior", "checked_names"]
 
 FORMAT = 1
 ROWS = 50_000  # draws computed at once: some ten megabytes for each hidden layer
@@ -65,7 +65,7 @@ class Posterior:
         self.prior, self.history = prior, history
         self.info = dict(info or {})
         self.theta_shape, self.x_shape = theta_units.shape, x_units.shape
-        self.parameter_names = _names(parameter_names, self.theta_shape)
+        self.parameter_names = checked_names(parameter_names, self.theta_shape)
         self.default_x: Tensor | None = None
         if not self.support.fits(self.theta_shape):
             raise InputError(f"The bounds of {self.support} do not fit parameters of shape {self.theta_shape}.")
@@ -237,7 +237,8 @@ class Posterior:
         )
 
 
-def _names(names: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[str, ...]:
+def checked_names(names: Sequence[str] | None, shape: Sequence[int]) -> tuple[str, ...]:
+    """One name for each parameter: the given ones, or numbered ones."""
     size = math.prod(shape)
     if names is None:
         return tuple(f"theta_{i + 1}" for i in range(size))

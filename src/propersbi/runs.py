@@ -17,6 +17,7 @@ import os
 import platform
 import sys
 import time
+import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -75,7 +76,12 @@ class Run:
             if before != model.name:
                 raise InputError(f"'{folder}' is a run of '{before}', not of '{model.name}': choose another --out.")
         else:
-            run._note({"model": model.name, "created": _now()})
+            run._note({"model": model.name, "digest": model.digest, "created": _now()})
+        if run.record.get("digest") != model.digest:
+            warnings.warn(
+                f"'{model.name}' has changed since '{folder}' was made; what was simulated before is kept.",
+                stacklevel=3,
+            )
         run._note({"command": command, "versions": _versions(), "machine": _machine()})
         return run
 
