@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 
 from propersbi.types import InputError
 
-__all__ = ["check_options", "checked_names", "events", "one_observation", "shape_of", "to_numpy", "true_parameters"]
+__all__ = ["check_options", "events", "one_observation", "shape_of", "to_numpy", "true_parameters"]
 
 DRAWS = 100  # fewer draws than this make ranks too coarse
 PAIRS = 20  # fewer test pairs than this show nothing
@@ -71,12 +70,3 @@ def shape_of(rows: Any) -> tuple[int, ...]:
     if not shape:
         raise InputError(f"Expected rows of numbers, got {type(rows).__name__}.")
     return shape if len(shape) > 1 else (*shape, 1)
-
-
-def checked_names(names: Sequence[str] | None, d: int) -> list[str]:
-    """One name per parameter: the given ones or numbered ones."""
-    if names is None:
-        return [f"theta_{j + 1}" for j in range(d)]
-    if len(names) != d:
-        raise InputError(f"There are {len(names)} parameter names for {d} parameters.")
-    return [str(name) for name in names]

@@ -15,7 +15,6 @@ from propersbi.calibration import sbc_p_values, sbc_ranks, tarp_ranks
 from propersbi.diagnostics.inputs import (
     DRAWS,
     check_options,
-    checked_names,
     events,
     one_observation,
     shape_of,
@@ -24,6 +23,7 @@ from propersbi.diagnostics.inputs import (
 )
 from propersbi.diagnostics.result import Diagnostics
 from propersbi.metrics import c2st, crps, energy_score, nrmse, r2, rmse
+from propersbi.posterior import checked_names
 from propersbi.progress import progress_bar
 from propersbi.randomness import stream
 from propersbi.simulation import simulate
@@ -76,7 +76,7 @@ def diagnose(
     check_options(draws, observation, reference, simulator)
     m = min(draws, max(DRAWS, LIMIT // math.prod(event)))
     notes = [] if m == draws else [f"Only {m} of {draws} draws per test pair were taken: {event} is large."]
-    names = checked_names(parameter_names or getattr(posterior, "parameter_names", None), math.prod(event))
+    names = list(checked_names(parameter_names or getattr(posterior, "parameter_names", None), event))
     columns = _measured(truth.reshape(n, -1))
     if len(columns) < len(names):
         notes.append(f"{len(columns)} of {len(names)} parameters were measured: those that vary, evenly spread.")
