@@ -34,9 +34,9 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run director
 OwnFile = Annotated[
     str | None, typer.Option("--model", help="The run's own Python file, where its simulator or embedding is needed.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run directory [default: runs/<model>].")]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run directory; by default runs/MODEL.")]
 Count = Annotated[int, typer.Option("--simulations", "-n", help="Simulations to train on.")]
-Test = Annotated[int | None, typer.Option(help="Fresh simulations to test with [default: a tenth, 50 to 1000].")]
+Test = Annotated[int | None, typer.Option(help="Fresh simulations to test with; by default a tenth, 50 to 1000.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Workers = Annotated[int, typer.Option(help="Processes that simulate.")]
 Observation = Annotated[
@@ -49,7 +49,9 @@ Rule = Annotated[str, typer.Option(help="Scoring rule: energy or kernel.")]
 Beta = Annotated[float, typer.Option(help="Power of the energy score, between 0 and 2; smaller sees finer detail.")]
 Draws = Annotated[int, typer.Option("--draws", "-m", help="Draws per simulation in training, at least 2.")]
 Refine = Annotated[int, typer.Option("--steps", help="1 draws in one pass; more refine the draws step by step.")]
-Steps = Annotated[int | None, typer.Option("--max-steps", help="Gradient steps at most [default: from -n].")]
+Steps = Annotated[
+    int | None, typer.Option("--max-steps", help="Gradient steps at most; by default from the number of simulations.")
+]
 Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds of training at most.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
