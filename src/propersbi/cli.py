@@ -49,9 +49,7 @@ Rule = Annotated[str, typer.Option(help="Scoring rule: energy or kernel.")]
 Beta = Annotated[float, typer.Option(help="Power of the energy score, between 0 and 2; smaller sees finer detail.")]
 Draws = Annotated[int, typer.Option("--draws", "-m", help="Draws per simulation in training, at least 2.")]
 Refine = Annotated[int, typer.Option("--steps", help="1 draws in one pass; more refine the draws step by step.")]
-Steps = Annotated[
-    int | None, typer.Option("--max-steps", help="Gradient steps at most; by default from the number of simulations.")
-]
+Steps = Annotated[int | None, typer.Option("--max-steps", help="Gradient steps at most; by default it grows with -n.")]
 Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds of training at most.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
