@@ -94,3 +94,28 @@ def test_a_one_pass_posterior_has_no_steps():
     posterior = ps.fit(theta, theta, network=partial(MLPGenerator, width=16), max_steps=5, progress=False)
     with pytest.raises(InputError, match="draws in one pass: it cannot take steps = 4"):
         posterior.sample((5,), x=[0.0], steps=4)
+
+
+@pytest.mark.parametrize(
+    ("network", "steps", "message"),
+    [
+        (lambda: PaperMLP((1,), (1,)), 4, "chain=True"),
+        (lambda: PaperMLP, 4, "cannot be built with {'chain': True}"),
+        (lambda: MLPGenerator((1,), (1,), chain=True), 1, "ask for more 'steps' than 1"),
+        (lambda: ReverseMarkov(MLPGenerator((1,), (1,), chain=True), steps=3), 4, "has steps = 3, but steps = 4"),
+        (lambda: None, 0, "'steps' must be a positive whole number, got 0"),
+    ],
+)
+def test_steps_are_never_silently_ignored(network, steps, message, unchecked_shapes):
+    theta = np.random.default_rng(0).normal(size=(50, 1))
+    with pytest.raises(InputError, match=message):
+        ps.fit(theta, theta, network=network(), steps=steps, max_steps=5, progress=False)
+
+
+def test_a_built_chain_is_trained_as_it_is():
+    theta = np.random.default_rng(0).normal(size=(50, 1))
+    built = MLPGenerator((1,), (1,), width=16, chain=True)
+    posterior = ps.fit(theta, theta, network=built, steps=3, max_steps=5, progress=False)
+    assert posterior.sampler.generator is built
+    sampler = ReverseMarkov(built, steps=2)
+    assert ps.fit(theta, theta, network=sampler, max_steps=5, progress=False).sampler is sampler

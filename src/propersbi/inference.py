@@ -135,12 +135,27 @@ def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], e
                 f"The network is for theta {shapes[0]} and x {shapes[1]}, the simulations have "
                 f"{tuple(theta_shape)} and {tuple(x_shape)}."
             )
+        return _sampler(network, steps)
+    options: dict[str, Any] = {} if embedding is None else {"embedding": embedding}
+    if steps != 1:
+        options["chain"] = True
+    try:
+        return _sampler((network or MLPGenerator)(theta_shape, x_shape, **options), steps)
+    except TypeError as error:
+        raise InputError(f"The network cannot be built with {options}: {error}.") from error
+
+
+def _sampler(network: nn.Module, steps: int) -> nn.Module:
+    """One pass or a chain: a network that was built for the one is not silently used for the other."""
+    if isinstance(network, ReverseMarkov):
+        if steps not in (1, network.steps):
+            raise InputError(f"The sampler has steps = {network.steps}, but steps = {steps} were asked for.")
         return network
-    build = network or MLPGenerator
-    options = {} if embedding is None else {"embedding": embedding}
-    if steps == 1:
-        return build(theta_shape, x_shape, **options)
-    return ReverseMarkov(build(theta_shape, x_shape, chain=True, **options), steps=steps)
+    if steps != 1:
+        return ReverseMarkov(network, steps=steps)  # type: ignore[arg-type]
+    if getattr(network, "chain", False):
+        raise InputError("The network was built with chain=True, as one step of several: ask for more 'steps' than 1.")
+    return network
 
 
 def _box(support: Any, theta_units: Standardize, theta: Any) -> Box:
