@@ -1,8 +1,10 @@
 """How close are the posteriors to the truth? Mean C2ST over the ten observations of each task (.5 is perfect).
 
-    python -m benchmarks.accuracy --tasks two_moons slcp --simulations 10000 --seeds 1
+    python -m benchmarks.accuracy --tasks two_moons slcp --simulations 1000 10000 --seeds 1
+    python -m benchmarks.accuracy --tasks two_moons slcp --methods "sbi NPE" "sbi NPSE"   # pip install propersbi[peers]
 
-Runs what is not yet in ``benchmarks/results/accuracy.csv``, adds it there and writes ``accuracy.md`` beside it. Samples
+Runs what is not yet in ``benchmarks/results/accuracy.csv``, adds it there and writes ``accuracy.md`` beside it, next to
+published figures. Training, draws and scores are kept in ``benchmarks/runs``: a run that was cut off continues. Samples
 are compared as sbibm does: 10 000 draws against 10 000 of the reference posterior, five-fold accuracy of a classifier.
 """
 
@@ -12,26 +14,24 @@ import argparse
 import csv
 import os
 import platform
+import time
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import propersbi as ps
+from benchmarks.peers import PEERS, Trained
+from propersbi.files import read_json, write_json, write_with
 
-RESULTS = Path(__file__).parent / "results"
+HERE = Path(__file__).parent
+RESULTS, RUNS = HERE / "results", HERE / "runs"
 FIELDS = ["task", "method", "simulations", "seed", "c2st", "c2st_sd", "observations", "train_seconds", "steps"]
 FIELDS += ["sample_seconds", "draws", "version", "machine", "date"]
-
-# Published mean C2ST over the ten observations: Pacchiardi & Dutta (2022), energy score with m = 20; NPE of sbibm.
-PUBLISHED = {
-    ("two_moons", 1000): {"paper": 0.85, "NPE": 0.725},
-    ("two_moons", 10_000): {"paper": 0.74, "NPE": 0.606},
-    ("two_moons", 100_000): {"paper": 0.73, "NPE": 0.542},
-    ("slcp", 1000): {"paper": 0.99, "NPE": 0.975},
-    ("slcp", 10_000): {"paper": 0.98, "NPE": 0.901},
-    ("slcp", 100_000): {"paper": 0.95, "NPE": 0.831},
-}
+OURS: dict[str, dict[str, Any]] = {"default": {}, "one pass": {"steps": 1}}
+METHODS = [*OURS, *PEERS]
+PUBLISHED = ["energy score", "GATSBI", "NPE", "FMPE", "NPSE", "NPE-PFN"]
 
 
 def machine() -> str:
@@ -41,35 +41,61 @@ def machine() -> str:
     return f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores"
 
 
+def fit(method: str, task: Any, sims: Any, seed: int, folder: Path) -> Trained:
+    """Train one method; ours continues from its folder."""
+    if method in PEERS:
+        return PEERS[method](task.prior, np.asarray(sims.theta), np.asarray(sims.x), seed)
+    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=seed, folder=folder, **OURS[method])
+
+    def sample(x: np.ndarray, n: int) -> np.ndarray:
+        return posterior.sample((n,), x=x, seed=seed).numpy()
+
+    return sample, posterior.info["seconds"], posterior.info["steps"]
+
+
+def draw(method: str, task: Any, simulations: int, seed: int, draws: int, observations: int, folder: Path) -> Any:
+    """The draws ``(observations, draws, dim theta)`` and what they cost; made once and kept in the folder."""
+    if (folder / "cost.json").exists():
+        return np.load(folder / "draws.npy"), read_json(folder / "cost.json")
+    sims = ps.simulate(task.prior, task.simulate, simulations, seed=seed)
+    sample, train_seconds, steps = fit(method, task, sims, seed, folder)
+    sample(task.observation(1), 10)  # warm-up
+    samples, seconds = [], 0.0
+    for i in range(1, observations + 1):
+        started = time.perf_counter()
+        samples.append(sample(task.observation(i), draws))
+        seconds += time.perf_counter() - started
+    cost = {"train_seconds": train_seconds, "steps": steps, "sample_seconds": seconds / observations}
+    write_with(folder / "draws.npy", lambda file: np.save(file, np.stack(samples)))
+    write_json(folder / "cost.json", cost)
+    return np.stack(samples), cost
+
+
 def measure(
-    task_name: str, simulations: int, seed: int, steps: int, draws: int, observations: int
+    method: str, task_name: str, simulations: int, seed: int, draws: int, observations: int
 ) -> dict[str, object]:
     """Simulate, train and compare; one row of the table."""
-    import time
-
     task = ps.tasks.get(task_name)
-    sims = ps.simulate(task.prior, task.simulate, simulations, seed=seed)
-    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, steps=steps, seed=seed)
-    scores, seconds = [], 0.0
-    for i in range(1, observations + 1):
-        x = task.observation(i)
-        started = time.perf_counter()
-        samples = posterior.sample((draws,), x=x, seed=seed).numpy()
-        seconds += time.perf_counter() - started
-        reference = task.reference_posterior(x, draws, np.random.default_rng([seed, i]))
-        scores.append(ps.metrics.c2st(samples, reference))
-        print(f"{task_name} {simulations} seed {seed}: observation {i}: {scores[-1]:.3f}", flush=True)
+    folder = RUNS / f"{task_name}-{simulations}-{seed}-{method.replace(' ', '-')}-{observations}x{draws}"
+    samples, cost = draw(method, task, simulations, seed, draws, observations, folder)
+    done = folder / "scores.json"
+    scores = read_json(done) if done.exists() else []
+    for i in range(len(scores) + 1, observations + 1):
+        reference = task.reference_posterior(task.observation(i), draws, np.random.default_rng([seed, i]))
+        scores.append(ps.metrics.c2st(samples[i - 1], reference))
+        write_json(done, scores)
+        print(f"{task_name} {simulations} {method}, seed {seed}: observation {i}: {scores[-1]:.3f}", flush=True)
     return {
         "task": task_name,
-        "method": method(steps),
+        "method": method,
         "simulations": simulations,
         "seed": seed,
         "c2st": round(float(np.mean(scores)), 4),
         "c2st_sd": round(float(np.std(scores)), 4),
         "observations": observations,
-        "train_seconds": round(posterior.info["seconds"], 1),
-        "steps": posterior.info["steps"],
-        "sample_seconds": round(seconds / observations, 3),
+        "train_seconds": round(cost["train_seconds"], 1),
+        "steps": cost["steps"],
+        "sample_seconds": round(cost["sample_seconds"], 3),
         "draws": draws,
         "version": ps.__version__,
         "machine": machine(),
@@ -77,12 +103,7 @@ def measure(
     }
 
 
-def method(steps: int) -> str:
-    return "one pass" if steps == 1 else f"{steps} steps"
-
-
-def read() -> list[dict[str, str]]:
-    path = RESULTS / "accuracy.csv"
+def read(path: Path = RESULTS / "accuracy.csv") -> list[dict[str, str]]:
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -91,7 +112,7 @@ def read() -> list[dict[str, str]]:
 
 def write(rows: list[dict[str, str]]) -> None:
     RESULTS.mkdir(exist_ok=True)
-    rows = sorted(rows, key=lambda row: (row["task"], row["method"], int(row["simulations"]), int(row["seed"])))
+    rows = sorted(rows, key=lambda row: (row["task"], int(row["simulations"]), place(row), int(row["seed"])))
     with (RESULTS / "accuracy.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
@@ -99,27 +120,42 @@ def write(rows: list[dict[str, str]]) -> None:
     (RESULTS / "accuracy.md").write_text(table(rows))
 
 
+def place(row: dict[str, str]) -> int:
+    return METHODS.index(row["method"])
+
+
 def table(rows: list[dict[str, str]]) -> str:
     """The results as Markdown, beside the published figures."""
+    columns = ["task", "simulations", "method", "seed", "C2ST", "training", "10,000 draws", *PUBLISHED, "difference"]
     lines = [
         "# Accuracy",
         "",
-        "Mean C2ST over the observations of each task: .5 is perfect, 1 is told apart every time. Published: the",
-        "paper's energy score with m = 20, and sbibm's NPE. Written by `python -m benchmarks.accuracy`.",
+        "Mean C2ST over the observations of each task (in brackets the standard deviation over them): .5 is perfect, 1",
+        "is told apart every time. `default` is `ps.fit` as it is, `one pass` is `steps=1`; sbi's methods were trained",
+        "here with their own defaults. The last columns are published figures ([sources](../published_c2st.csv)) and",
+        "the difference to the best of them. Written by `python -m benchmarks.accuracy`.",
         "",
-        "| task | simulations | method | seed | C2ST (sd) | training | sampling | paper | NPE | date |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        f"| {' | '.join(columns)} |",
+        "|" + "---|" * len(columns),
     ]
+    published = read(HERE / "published_c2st.csv")
     for row in rows:
-        published = PUBLISHED.get((row["task"], int(row["simulations"])), {})
+        known = {
+            other["method"]: float(other["c2st"])
+            for other in published
+            if (other["task"], other["simulations"]) == (row["task"], row["simulations"])
+        }
+        best = f"{float(row['c2st']) - min(known.values()):+.3f}" if known else ""
         lines.append(
             f"| {row['task']} | {int(row['simulations']):,} | {row['method']} | {row['seed']} "
-            f"| **{float(row['c2st']):.3f}** ({float(row['c2st_sd']):.3f}) "
-            f"| {row['train_seconds']} s | {row['sample_seconds']} s / {int(row['draws']):,} "
-            f"| {published.get('paper', '')} | {published.get('NPE', '')} | {row['date']} |"
+            f"| **{float(row['c2st']):.3f}** ({float(row['c2st_sd']):.3f}) | {float(row['train_seconds']):.0f} s "
+            f"| {float(row['sample_seconds']) * 10_000 / int(row['draws']):.2f} s "
+            f"| {' | '.join(f'{known[name]:.3f}' if name in known else '' for name in PUBLISHED)} | {best} |"
         )
     machines = sorted({row["machine"] for row in rows})
-    return "\n".join([*lines, "", f"Machine: {'; '.join(machines)}; training on one thread.", ""])
+    dates = sorted({row["date"] for row in rows})
+    made = f"Machine: {'; '.join(machines)}, one thread, often with the other core busy. Dates: {', '.join(dates)}."
+    return "\n".join([*lines, "", made, ""])
 
 
 def main() -> None:
@@ -127,18 +163,19 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=["two_moons", "slcp"])
     parser.add_argument("--simulations", nargs="+", type=int, default=[10_000])
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from 0")
-    parser.add_argument("--steps", type=int, default=1, help="refinement steps; 1 is the one-pass generator")
+    parser.add_argument("--methods", nargs="+", default=["default"], choices=METHODS)
     parser.add_argument("--draws", type=int, default=10_000)
     parser.add_argument("--observations", type=int, default=10)
     options = parser.parse_args()
     for task in options.tasks:
         for simulations in options.simulations:
-            for seed in range(options.seeds):
-                key = (task, method(options.steps), str(simulations), str(seed))
-                if any((row["task"], row["method"], row["simulations"], row["seed"]) == key for row in read()):
-                    continue
-                new = measure(task, simulations, seed, options.steps, options.draws, options.observations)
-                write([*read(), {name: str(value) for name, value in new.items()}])
+            for method in options.methods:
+                for seed in range(options.seeds):
+                    key = (task, method, str(simulations), str(seed))
+                    if any((row["task"], row["method"], row["simulations"], row["seed"]) == key for row in read()):
+                        continue
+                    new = measure(method, task, simulations, seed, options.draws, options.observations)
+                    write([*read(), {name: str(value) for name, value in new.items()}])
     print(table(read()))
 
 

@@ -16,24 +16,51 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor, nn
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
 from propersbi.networks import MLPGenerator
+from propersbi.refinement import ReverseMarkov
 
 DRAWS, OBSERVATIONS, SEED = 4000, (1, 2, 3), 0
 FIELDS = ["task", "trial", "sampling_steps", "c2st", "kept", "trained", "train_seconds", "machine", "date"]
 
+
+def chain(theta_shape: Any, x_shape: Any, *, chain: bool, **levels: float) -> ReverseMarkov:
+    """The default network with other noise levels."""
+    return ReverseMarkov(MLPGenerator(theta_shape, x_shape, chain=chain), **levels)  # type: ignore[arg-type]
+
+
+class Summing(MLPGenerator):
+    """The default network with blocks of two rectified layers in place of products."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for block in [*list(self.trunk)[1:], *self.step]:
+            block.forward = partial(self.rectified, block)
+
+    @staticmethod
+    def rectified(block: Any, h: Tensor) -> Tensor:
+        hidden = nn.functional.leaky_relu(block.wide(nn.functional.leaky_relu(block.norm(h), 0.1)), 0.1)
+        return h + block.last(block.dropout(hidden[..., : h.shape[-1]]))
+
+
 TRIALS: dict[str, dict[str, Any]] = {
     "defaults": {},
-    "beta 1": {"rule": ps.EnergyScore(beta=1.0)},
-    "width 128, m 20": {"network": partial(MLPGenerator, width=128), "m": 20},
+    "sums in place of products": {"network": Summing},
     "no dropout": {"network": partial(MLPGenerator, dropout=0.0)},
-    "8 latent variables": {"network": partial(MLPGenerator, latent=8)},
-    "refined": {"steps": 16, "m": 20, "max_steps": 4000, "network": partial(MLPGenerator, width=128, head=1, latent=8)},
-    "kernel score": {"rule": ps.KernelScore()},
-    "beta 0.3": {"rule": ps.EnergyScore(beta=0.3)},
-    "noise at every layer": {"network": partial(MLPGenerator, places=(0, 1, 2))},
+    "dropout 0.2": {"network": partial(MLPGenerator, dropout=0.2)},
+    "beta 1": {"rule": ps.EnergyScore(beta=1.0)},
+    "m 10": {"m": 10},
+    "width 128": {"network": partial(MLPGenerator, width=128, head_width=128)},
+    "as many latent variables as parameters": {"network": lambda t, x, **o: MLPGenerator(t, x, latent=t[0], **o)},
+    "weight decay 0.01": {"weight_decay": 0.01},
+    "batches of 128": {"batch_size": 128},
+    "half the steps of training": {"max_steps": 2000},
+    "levels spread by 2.2": {"network": partial(chain, spread=2.2)},
+    "levels up to 5": {"network": partial(chain, highest=5.0)},
+    "one pass": {"steps": 1},
 }
 
 
@@ -54,14 +81,19 @@ def run(name: str, trial: str) -> list[dict[str, Any]]:
     sims = ps.simulate(task.prior, task.simulate, 10_000, seed=SEED, progress=False)
     posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=SEED, **options)
     rows = []
-    for steps in (4, 8, 16) if "steps" in options else (None,):
+    for steps in (2, 4, 8, 16) if trial == "defaults" else (None,):
         scores = []
         for i in OBSERVATIONS:
             samples = posterior.sample((DRAWS,), x=task.observation(i), steps=steps, seed=SEED).numpy()
             reference = task.reference_posterior(task.observation(i), DRAWS, np.random.default_rng([SEED, i]))
             scores.append(ps.metrics.c2st(samples, reference))
         info = posterior.info
-        row = {"task": name, "trial": trial, "sampling_steps": steps or 1, "c2st": round(float(np.mean(scores)), 3)}
+        row = {
+            "task": name,
+            "trial": trial,
+            "sampling_steps": steps or options.get("steps", 8),
+            "c2st": round(float(np.mean(scores)), 3),
+        }
         row |= {"kept": info["best_step"], "trained": info["steps"], "train_seconds": round(info["seconds"])}
         rows.append(row | {"machine": machine(), "date": date.today().isoformat()})
         print(row, flush=True)

@@ -22,6 +22,7 @@ GENERATORS = {
     "mlp noise late": lambda: MLPGenerator((2,), (3,), width=16, depth=1, places=(2,), latent=3),
     "mlp images": lambda: MLPGenerator((2, 2), (1, 3, 1), width=16, depth=1),
     "mlp scalar": lambda: MLPGenerator((1,), (1,), width=16, depth=1, head=1),
+    "mlp deep": lambda: MLPGenerator((2,), (3,), width=16, depth=3, head_width=8),
     "paper": lambda: PaperMLP((2,), (3,)),
 }
 

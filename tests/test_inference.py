@@ -103,11 +103,11 @@ def test_heavy_tailed_data_do_not_break_training():
 
 def test_networks_can_be_chosen():
     theta, x = pairs(100)
-    assert quick(theta, x, network=partial(MLPGenerator, width=32)).sampler.width == 32
-    assert isinstance(quick(theta, x, network=PaperMLP).sampler, PaperMLP)
-    assert isinstance(quick(theta, x, network=PaperMLP((2,), (2,))).sampler, PaperMLP)
+    assert quick(theta, x, network=partial(MLPGenerator, width=32)).sampler.generator.width == 32
+    assert isinstance(quick(theta, x, network=PaperMLP, steps=1).sampler, PaperMLP)
+    assert isinstance(quick(theta, x, network=PaperMLP((2,), (2,)), steps=1).sampler, PaperMLP)
     with pytest.raises(InputError, match=r"for theta \(3,\) and x \(2,\), the simulations have \(2,\)"):
-        quick(theta, x, network=PaperMLP((3,), (2,)))
+        quick(theta, x, network=PaperMLP((3,), (2,)), steps=1)
 
 
 def test_an_own_embedding_is_trained_along():

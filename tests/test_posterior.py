@@ -65,6 +65,7 @@ def test_seed_repeats_and_leaves_the_caller_alone():
 
 def test_large_requests_are_cut_in_pieces_with_a_bar(monkeypatch, capsys):
     monkeypatch.setattr("propersbi.posterior.ROWS", 50)
+    monkeypatch.setattr("propersbi.posterior.LONG", 500)
     posterior = make()
     xs = torch.randn(30, 3)
     draws = posterior.sample_batched((120,), x=xs)

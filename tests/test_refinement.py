@@ -7,7 +7,7 @@ import torch
 
 import propersbi as ps
 from propersbi.networks import ChainGenerator, MLPGenerator, PaperMLP
-from propersbi.refinement import ReverseMarkov
+from propersbi.refinement import PURE, ReverseMarkov
 from propersbi.types import InputError
 
 
@@ -36,8 +36,7 @@ class Exact(ChainGenerator):
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 8, 30])
 def test_the_chain_is_exact_for_any_number_of_steps(steps):
-    """The start is N(0, 1 + s^2) for all x, so x should be that of a standardised problem; here only nearly so."""
-    draws = ReverseMarkov(Exact(), highest=100.0).sample(20_000, torch.tensor([[0.5], [-1.0]]), steps=steps)[..., 0]
+    draws = ReverseMarkov(Exact()).sample(20_000, torch.tensor([[0.5], [-1.0]]), steps=steps)[..., 0]
     torch.testing.assert_close(draws.mean(0), torch.tensor([0.5, -1.0]), atol=0.01, rtol=0)
     torch.testing.assert_close(draws.std(0), torch.tensor([0.3, 0.3]), atol=0.01, rtol=0)
     correlation = torch.corrcoef(draws.T)[0, 1].item()
@@ -55,9 +54,14 @@ def test_the_aim_of_an_exact_generator_is_a_draw_from_the_same_law():
     torch.testing.assert_close(to_target.var(), between.var(), rtol=0.03, atol=0)
 
 
-def test_levels_go_down_in_equal_ratios():
-    levels = ReverseMarkov(Exact(), lowest=0.01, highest=1.0).levels(3)
-    assert levels == pytest.approx([1.0, 0.1, 0.01])
+def test_levels_go_down_in_equal_ratios_through_the_middle_of_the_range():
+    sampler = ReverseMarkov(Exact(), lowest=0.01, highest=1.0)
+    assert sampler.levels(1) == [PURE]
+    assert sampler.levels(2) == pytest.approx([PURE, 0.1])
+    assert sampler.levels(3) == pytest.approx([PURE, 10**-0.5, 10**-1.5])
+    levels = np.array(sampler.levels(200))[1:]
+    assert levels[[0, -1]] == pytest.approx([1.0, 0.01], rel=0.02)
+    assert np.allclose(levels[1:] / levels[:-1], levels[1] / levels[0])
 
 
 def test_mistakes_get_a_sentence(unchecked_shapes):
@@ -91,7 +95,7 @@ def test_fit_trains_a_chain_and_the_steps_are_a_dial(tmp_path):
 
 def test_a_one_pass_posterior_has_no_steps():
     theta = np.random.default_rng(0).normal(size=(100, 1))
-    posterior = ps.fit(theta, theta, network=partial(MLPGenerator, width=16), max_steps=5, progress=False)
+    posterior = ps.fit(theta, theta, network=partial(MLPGenerator, width=16), steps=1, max_steps=5, progress=False)
     with pytest.raises(InputError, match="draws in one pass: it cannot take steps = 4"):
         posterior.sample((5,), x=[0.0], steps=4)
 
@@ -99,7 +103,8 @@ def test_a_one_pass_posterior_has_no_steps():
 @pytest.mark.parametrize(
     ("network", "steps", "message"),
     [
-        (lambda: PaperMLP((1,), (1,)), 4, "chain=True"),
+        (lambda: PaperMLP((1,), (1,)), 4, "draws in one pass: train it with steps=1"),
+        (lambda: MLPGenerator((1,), (1,)), 8, "draws in one pass: train it with steps=1"),
         (lambda: PaperMLP, 4, "cannot be built with {'chain': True}"),
         (lambda: MLPGenerator((1,), (1,), chain=True), 1, "ask for more 'steps' than 1"),
         (lambda: ReverseMarkov(MLPGenerator((1,), (1,), chain=True), steps=3), 4, "has steps = 3, but steps = 4"),

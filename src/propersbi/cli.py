@@ -47,7 +47,10 @@ Observation = Annotated[
 ]
 Rule = Annotated[str, typer.Option(help="Scoring rule: energy or kernel.")]
 Beta = Annotated[float, typer.Option(help="Power of the energy score, between 0 and 2; smaller sees finer detail.")]
-Draws = Annotated[int, typer.Option("--draws", "-m", help="Draws per simulation in training, at least 2.")]
+Draws = Annotated[
+    int | None,
+    typer.Option("--draws", "-m", help="Draws per simulation in training, at least 2; 20, or 10 in one pass."),
+]
 Refine = Annotated[int, typer.Option("--steps", help="1 draws in one pass; more refine the draws step by step.")]
 Steps = Annotated[int | None, typer.Option("--max-steps", help="Gradient steps at most; by default it grows with -n.")]
 Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds of training at most.")]
@@ -96,8 +99,8 @@ def train(
     model: OwnFile = None,
     rule: Rule = "energy",
     beta: Beta = 0.5,
-    draws: Draws = 10,
-    steps: Refine = 1,
+    draws: Draws = None,
+    steps: Refine = 8,
     max_steps: Steps = None,
     time_limit: Limit = None,
     seed: Seed = 0,
@@ -158,7 +161,7 @@ def diagnose(
     run: RunArgument,
     observation: Observation = None,
     model: OwnFile = None,
-    draws: Annotated[int, typer.Option("--draws", help="Posterior draws for each test pair.")] = 1000,
+    draws: Annotated[int, typer.Option("--draws", help="Posterior draws for each test pair.")] = 250,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -187,8 +190,8 @@ def run(
     workers: Workers = 1,
     rule: Rule = "energy",
     beta: Beta = 0.5,
-    draws: Draws = 10,
-    steps: Refine = 1,
+    draws: Draws = None,
+    steps: Refine = 8,
     max_steps: Steps = None,
     time_limit: Limit = None,
     seed: Seed = 0,

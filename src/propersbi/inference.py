@@ -28,6 +28,7 @@ from propersbi.types import InputError, ScoringRule
 
 __all__ = ["fit"]
 
+STEPS = 8
 LOOK = 10_000_000  # numbers of x that units and bandwidths are found on, at most
 
 
@@ -37,8 +38,8 @@ def fit(
     *,
     prior: Any = None,
     rule: ScoringRule = EnergyScore(beta=0.5),  # noqa: B008
-    m: int = 10,
-    steps: int = 1,
+    m: int | None = None,
+    steps: int = STEPS,
     network: nn.Module | Callable[..., Generator] | None = None,
     embedding: nn.Module | None = None,
     support: Any = None,
@@ -60,9 +61,9 @@ def fit(
         x: The data they made, ``(n, *x_shape)``.
         prior: The prior; only its support is looked at.
         rule: The scoring rule. The energy score with a power below 1 sees the fine detail of thin posteriors.
-        m: Draws per pair in training, at least 2.
-        steps: 1 trains a generator that draws in one pass; more train one that refines its draws step by step, and
-            that many are its default at sampling.
+        m: Draws per pair in training, at least 2; by default 20, or 10 in one pass.
+        steps: More than 1 train a generator that refines its draws step by step, and that many are its default at
+            sampling; 1 trains one that draws in one pass.
         network: A generator (or sampler), or what makes one from ``(theta_shape, x_shape)``, for example
             ``functools.partial(MLPGenerator, width=256)``.
         embedding: An own network that turns ``x`` (standardised) into features, trained along.
@@ -98,11 +99,11 @@ def fit(
     with seeded(seed):
         sampler = _network(network, theta.shape[1:], x.shape[1:], embedding, steps)
     rule = resolved(rule, theta_units(as_tensor(theta[few])))
-    objective = ScoreMinimization(sampler, rule, m)
+    objective = ScoreMinimization(sampler, rule, (10 if steps == 1 else 20) if m is None else m)
     size = min(batch_size or _batch_size(len(rows)), len(rows))
     batches = Batches(theta, x, rows, size, theta_units, x_units, seed)
     config = TrainConfig(
-        max_steps=max_steps or _max_steps(len(rows)), time_limit=time_limit, seed=seed, device=device, **training
+        max_steps=max_steps or _max_steps(len(rows), steps), time_limit=time_limit, seed=seed, device=device, **training
     )
     folder = None if folder is None else Path(folder)
     checkpoint = None if folder is None else folder / "checkpoint.ckpt"
@@ -142,20 +143,22 @@ def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], e
     try:
         return _sampler((network or MLPGenerator)(theta_shape, x_shape, **options), steps)
     except TypeError as error:
-        raise InputError(f"The network cannot be built with {options}: {error}.") from error
+        hint = "" if steps == 1 else " A network that cannot be one step of several is trained with steps=1."
+        raise InputError(f"The network cannot be built with {options}: {error}.{hint}") from error
 
 
 def _sampler(network: nn.Module, steps: int) -> nn.Module:
     """One pass or a chain: a network that was built for the one is not silently used for the other."""
     if isinstance(network, ReverseMarkov):
-        if steps not in (1, network.steps):
+        if steps not in (STEPS, network.steps):
             raise InputError(f"The sampler has steps = {network.steps}, but steps = {steps} were asked for.")
         return network
-    if steps != 1:
-        return ReverseMarkov(network, steps=steps)  # type: ignore[arg-type]
-    if getattr(network, "chain", False):
+    chain = getattr(network, "chain", False)
+    if steps != 1 and not chain:
+        raise InputError("The network draws in one pass: train it with steps=1, or build it with chain=True.")
+    if steps == 1 and chain:
         raise InputError("The network was built with chain=True, as one step of several: ask for more 'steps' than 1.")
-    return network
+    return network if steps == 1 else ReverseMarkov(network, steps=steps)  # type: ignore[arg-type]
 
 
 def _box(support: Any, theta_units: Standardize, theta: Any) -> Box:
@@ -175,9 +178,9 @@ def _batch_size(n: int) -> int:
     return 128 if n < 3000 else 256 if n < 30_000 else 512
 
 
-def _max_steps(n: int) -> int:
-    """Steps grow with the square root of the simulations: more data carry more detail, but are seen less often."""
-    return int(np.clip(2500 * math.sqrt(n / 9000), 1000, 15_000))
+def _max_steps(n: int, steps: int) -> int:
+    """Slowly more for more simulations: they carry more detail, but each is seen less often."""
+    return round((2500 if steps == 1 else 4000) * (n / 9000) ** 0.25)
 
 
 def _check_options(training: dict[str, Any]) -> None:

@@ -31,7 +31,8 @@ from propersbi.types import InputError
 __all__ = ["Posterior", "checked_names"]
 
 FORMAT = 1
-ROWS = 50_000  # draws computed at once: some ten megabytes for each hidden layer
+ROWS = 10_000  # draws computed at once: some ten megabytes for each hidden layer
+LONG = 500_000  # passes through the network from which on a progress bar is shown: a few seconds
 
 
 class Posterior:
@@ -117,7 +118,8 @@ class Posterior:
         rows = max(1, min(len(x), ROWS // min(m, ROWS)))
         piece = min(m, ROWS)
         draws = torch.empty(m, len(x), *self.theta_shape, device=self.device)
-        bar = progress_bar(m * len(x), "sampling", "draw", show=progress and m * len(x) > 10 * ROWS)
+        passes = m * len(x) * (steps or getattr(self.sampler, "steps", 1))
+        bar = progress_bar(m * len(x), "sampling", "draw", show=progress and passes > LONG)
         with torch.inference_mode(), seeded(seed), bar:
             for i in range(0, len(x), rows):
                 units = self.x_units(x[i : i + rows].to(self.device))

@@ -8,9 +8,9 @@ One generator learns, at every noise level :math:`s`, to draw from :math:`p(\the
           \quad c_{skip} = \tfrac{1}{1+s^2},\; c_{out} = \tfrac{s}{\sqrt{1+s^2}},\; c_{in} = \tfrac{1}{\sqrt{1+s^2}},
 
 so that :math:`F` and its target :math:`(\theta - c_{skip}\theta_s)/c_{out}` are of order one whatever the level: any
-rule scores :math:`F` against that target. Sampling starts with :math:`N(0, 1 + s_{max}^2)` and goes down a grid of
-levels: draw :math:`\vartheta`, then step to the next level :math:`s' < s` by the exact Gaussian bridge between
-:math:`\vartheta` and :math:`\theta_s`,
+rule scores :math:`F` against that target. Sampling starts with nothing but noise, :math:`s \to \infty`, where the step
+is a single pass, and goes down a grid of levels: draw :math:`\vartheta`, then step to the next level :math:`s' < s`
+by the exact Gaussian bridge between :math:`\vartheta` and :math:`\theta_s`,
 
 .. math:: \theta_{s'} \sim N\big(\vartheta + \tfrac{s'^2}{s^2}(\theta_s - \vartheta),\;
           s'^2 (1 - \tfrac{s'^2}{s^2})\big).
@@ -36,6 +36,8 @@ from propersbi.types import InputError
 
 __all__ = ["ReverseMarkov"]
 
+PURE = 1000.0  # so high a noise level that nothing of the parameter is left to be seen
+
 
 class ReverseMarkov(nn.Module):
     """A sampler that refines its draws step by step.
@@ -44,9 +46,10 @@ class ReverseMarkov(nn.Module):
         generator: A network that can be told a noisy parameter and its level.
         steps: Steps at sampling time, unless others are asked for.
         lowest: The lowest noise level, in standard deviations of the parameters.
-        highest: The highest one.
+        highest: The highest one that leaves something of the parameter to be seen.
         center: Levels in training are log-normal, clipped to the range: the mean of their logarithm,
         spread: and its standard deviation.
+        first: Share of the training spent on the first step, which starts from nothing but noise.
 
     Examples:
         >>> from propersbi.networks import MLPGenerator
@@ -60,10 +63,11 @@ class ReverseMarkov(nn.Module):
         generator: ChainGenerator,
         *,
         steps: int = 8,
-        lowest: float = 0.005,
-        highest: float = 5.0,
+        lowest: float = 0.02,
+        highest: float = 2.0,
         center: float = -1.2,
         spread: float = 1.6,
+        first: float = 0.1,
     ) -> None:
         super().__init__()
         if not 0 < lowest < highest:
@@ -73,7 +77,7 @@ class ReverseMarkov(nn.Module):
                 "Refinement needs a generator that can be told a noisy parameter: build it with chain=True."
             )
         self.generator, self.steps = generator, _checked(steps)
-        self.lowest, self.highest, self.center, self.spread = lowest, highest, center, spread
+        self.lowest, self.highest, self.center, self.spread, self.first = lowest, highest, center, spread, first
         self.theta_shape, self.x_shape = generator.theta_shape, generator.x_shape
 
     def aim(
@@ -82,6 +86,7 @@ class ReverseMarkov(nn.Module):
         """Draws of one step from a random level, and what they should have hit, in the units of that level."""
         log_level = self.center + self.spread * torch.randn(len(theta), device=theta.device)
         level = log_level.exp().clamp(self.lowest, self.highest)
+        level = torch.where(torch.rand_like(level) < self.first, PURE, level)
         s = _beside(level, theta)
         noisy = theta + s * torch.randn_like(theta)
         skip, out = 1 / (1 + s**2), s / (1 + s**2).sqrt()
@@ -92,7 +97,7 @@ class ReverseMarkov(nn.Module):
         levels = self.levels(self.steps if steps is None else _checked(steps))
         context = self.generator.embed(x)
         rows = context.repeat(m, *[1] * (context.ndim - 1))  # every draw has its own noisy parameter
-        noisy = math.sqrt(1 + self.highest**2) * torch.randn(len(rows), *self.theta_shape, device=x.device)
+        noisy = math.sqrt(1 + PURE**2) * torch.randn(len(rows), *self.theta_shape, device=x.device)
         for s, following in zip(levels, [*levels[1:], 0.0], strict=True):
             raw = self._raw(1, rows, noisy, torch.full((len(rows),), s, device=x.device))[0]
             theta = noisy / (1 + s**2) + raw * s / math.sqrt(1 + s**2)
@@ -102,11 +107,12 @@ class ReverseMarkov(nn.Module):
         return noisy.unflatten(0, (m, len(x)))
 
     def levels(self, steps: int) -> list[float]:
-        """The noise levels of a chain, from the highest to the lowest, in equal ratios."""
-        if steps == 1:
-            return [self.highest]
-        ratio = (self.lowest / self.highest) ** (1 / (steps - 1))
-        return [self.highest * ratio**k for k in range(steps)]
+        """The noise levels of a chain: nothing but noise, then in equal ratios through the middle of the range.
+
+        Few steps keep away from its ends, where they would be of little use.
+        """
+        ratio = self.lowest / self.highest
+        return [PURE, *(self.highest * ratio ** ((k + 0.5) / (steps - 1)) for k in range(steps - 1))]
 
     def _raw(self, m: int, context: Tensor, noisy: Tensor, level: Tensor) -> Tensor:
         """The generator's own output F, ``(m, n, *theta)``."""

@@ -141,7 +141,7 @@ class Run:
         *,
         observation: np.ndarray | None = None,
         source: str = "",
-        draws: int = 1000,
+        draws: int = 250,
         seed: int = 0,
         progress: bool = True,
     ) -> Diagnostics:

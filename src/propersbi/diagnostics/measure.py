@@ -46,7 +46,7 @@ def diagnose(
     theta: Any,
     x: Any,
     *,
-    draws: int = 1000,
+    draws: int = 250,
     observation: Array | None = None,
     simulator: Simulator | None = None,
     reference: Array | None = None,

@@ -19,25 +19,28 @@ from propersbi.types import InputError
 __all__ = ["MLPGenerator", "PaperMLP"]
 
 SLOPE = 0.1  # of the leaky rectifiers; sharp edges between modes need a piecewise linear network
-
-
 WAVES = (0.5, 1.0, 2.0)  # frequencies at which the logarithm of a noise level is shown to the trunk
 
 
 class MLPGenerator(ChainGenerator):
     """A residual trunk run once per row, and a head modulated by noise run once per draw.
 
+    As a step of a chain the trunk has a second part that also sees the noisy parameter and its level. Steps have less
+    to do than a single pass, so their head is smaller.
+
     Arguments:
         theta_shape: The event shape of the parameters.
         x_shape: The event shape of the data.
-        width: Hidden units of every layer.
-        depth: Residual blocks of the trunk.
-        head: Hidden layers of the head.
-        latent: Latent variables; as many as parameters unless given: more of them blur thin posteriors.
+        width: Hidden units of the trunk.
+        depth: Residual blocks that see the data alone.
+        step_depth: Residual blocks that also see a noisy parameter, in a chain.
+        head: Hidden layers of the head: 1 in a chain, else 2.
+        head_width: Hidden units of the head: half the trunk's in a chain, else as many.
+        latent: Latent variables: 8, or more for more than 8 parameters, in a chain; as many as parameters in one pass,
+            where more of them blur thin posteriors.
         places: Where noise enters: 0 is the trunk's output, k the output of the head's k-th hidden layer.
         dropout: Share of the trunk's hidden units that are silenced at random in training.
-        chain: Whether it is a step of a chain (:class:`~propersbi.refinement.ReverseMarkov`): the trunk then also sees
-            a noisy parameter and its level.
+        chain: Whether it is a step of a chain (:class:`~propersbi.refinement.ReverseMarkov`).
         embedding: An own network in front of the trunk, ``(n, *x_shape) -> (n, features)``; else x is flattened.
 
     Examples:
@@ -52,47 +55,50 @@ class MLPGenerator(ChainGenerator):
         x_shape: Sequence[int],
         *,
         width: int = 256,
-        depth: int = 3,
-        head: int = 2,
+        depth: int = 2,
+        step_depth: int = 2,
+        head: int | None = None,
+        head_width: int | None = None,
         latent: int | None = None,
         places: Sequence[int] = (0,),
-        dropout: float = 0.1,
+        dropout: float = 0.0,
         chain: bool = False,
         embedding: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
-        _check_sizes(100, depth=[depth], head=[head])
-        if not places or not set(places) <= set(range(head + 1)):
-            raise InputError(f"Noise must enter at places between 0 and {head}, got {tuple(places)}.")
         self.theta_shape, self.x_shape = tuple(theta_shape), tuple(x_shape)
-        self.width, self.depth, self.head, self.places = width, depth, head, tuple(places)
         dim = math.prod(self.theta_shape)
-        self.latent = dim if latent is None else latent
-        _check_sizes(latent=[self.latent])
-        self.dropout, self.chain, self.embedding = dropout, chain, embedding
+        self.width, self.depth, self.step_depth = width, depth, step_depth
+        self.head = (1 if chain else 2) if head is None else head
+        self.head_width = (-(-width // 2) if chain else width) if head_width is None else head_width
+        self.latent = (max(8, dim) if chain else dim) if latent is None else latent
+        self.places, self.dropout, self.chain, self.embedding = tuple(places), dropout, chain, embedding
+        _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
+        _check_sizes(head_width=[self.head_width], latent=[self.latent])
+        _check_sizes(100, depth=[depth + 1], step_depth=[step_depth], head=[self.head])
+        if not places or not set(places) <= set(range(self.head + 1)):
+            raise InputError(f"Noise must enter at places between 0 and {self.head}, got {self.places}.")
         features = math.prod(self.x_shape) if embedding is None else _features(embedding, self.x_shape)
-        self.trunk = nn.Sequential(
-            nn.Linear(features + (dim + 1 + 2 * len(WAVES) if chain else 0), width),
-            *(_Residual(width, dropout) for _ in range(depth)),
-            nn.LayerNorm(width),
-            nn.LeakyReLU(SLOPE),
-            nn.Linear(width, width),
-        )
-        self.modulations = nn.ModuleDict({str(place): Modulation(width, self.latent) for place in self.places})
-        self.hidden = nn.ModuleList(nn.Linear(width, width) for _ in range(head))
-        self.out = nn.Linear(width, dim)
+        self.trunk = nn.Sequential(nn.Linear(features, width), *(_Gated(width, dropout) for _ in range(depth)))
+        if chain:
+            self.told = nn.Linear(dim + 1 + 2 * len(WAVES), width)
+            self.step = nn.Sequential(*(_Gated(width, dropout) for _ in range(step_depth)))
+        self.last = nn.Sequential(nn.LayerNorm(width), nn.LeakyReLU(SLOPE), nn.Linear(width, self.head_width))
+        self.modulations = nn.ModuleDict({str(k): Modulation(self.head_width, self.latent) for k in self.places})
+        self.hidden = nn.ModuleList(nn.Linear(self.head_width, self.head_width) for _ in range(self.head))
+        self.out = nn.Linear(self.head_width, dim)
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
-        features = (x if self.embedding is None else self.embedding(x)).flatten(1)
-        return features if self.chain else self.trunk(features)
+        features = self.trunk((x if self.embedding is None else self.embedding(x)).flatten(1))
+        return features if self.chain else self.last(features)
 
     def condition(
         self, context: Float[Tensor, "n context"], noisy: Float[Tensor, "n *theta"], level: Float[Tensor, " n"]
     ) -> Float[Tensor, "n conditioned"]:
         log_level = level.log().unsqueeze(1)
         waves = log_level * torch.tensor(WAVES, device=level.device)
-        return self.trunk(torch.cat([context, noisy.flatten(1), log_level, waves.sin(), waves.cos()], 1))
+        told = self.told(torch.cat([noisy.flatten(1), log_level, waves.sin(), waves.cos()], 1))
+        return self.last(self.step(context + told))
 
     def forward(
         self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
@@ -148,24 +154,25 @@ class PaperMLP(Generator):
         return self.head(self.modulation(context, z)).unflatten(-1, self.theta_shape)
 
 
-class _Residual(nn.Module):
-    """Normalise, two rectified layers, add; the last layer starts at zero, so the block starts as the identity."""
+class _Gated(nn.Module):
+    """Normalise, multiply one layer with another, rectified one, add.
+
+    Products let few units compare data with each other and with a noisy parameter, where sums need many. The last layer
+    starts at zero, so the block starts as the identity.
+    """
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.LayerNorm(width),
-            nn.LeakyReLU(SLOPE),
-            nn.Linear(width, width),
-            nn.LeakyReLU(SLOPE),
-            nn.Dropout(dropout),
-        )
+        self.norm = nn.LayerNorm(width)
+        self.wide = nn.Linear(width, 2 * width)
+        self.dropout = nn.Dropout(dropout)
         self.last = nn.Linear(width, width)
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
 
     def forward(self, h: Tensor) -> Tensor:
-        return h + self.last(self.layers(h))
+        value, gate = self.wide(self.norm(h)).chunk(2, -1)
+        return h + self.last(self.dropout(value * nn.functional.leaky_relu(gate, SLOPE)))
 
 
 def _features(embedding: nn.Module, x_shape: tuple[int, ...]) -> int:

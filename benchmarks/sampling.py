@@ -1,0 +1,76 @@
+"""How long 10 000 posterior draws take, beside sbi's score-based posterior, in one run.
+
+    python -m benchmarks.sampling                                   # pip install propersbi[peers]
+
+Both are trained for a few steps only: what a draw costs does not depend on how good it is. Their networks and steps are
+those of the defaults; each is warmed up and timed three times, the fastest counts. Writes ``results/sampling.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from datetime import date
+from functools import partial
+
+import numpy as np
+import torch
+
+import propersbi as ps
+from benchmarks.accuracy import RESULTS, machine
+from benchmarks.peers import PEERS
+
+DRAWS, SIMULATIONS, SEED, REPEATS = 10_000, 1000, 0, 3
+
+
+def seconds(sample: Callable[[np.ndarray, int], np.ndarray], x: np.ndarray, draws: int) -> float:
+    sample(x, 100)  # warm-up
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        sample(x, draws)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def draw(posterior: ps.Posterior, x: np.ndarray, n: int) -> np.ndarray:
+    return posterior.sample((n,), x=x).numpy()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=["two_moons", "slcp"])
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    lines = [
+        "# Sampling",
+        "",
+        f"Seconds for {DRAWS:,} posterior draws of observation 1 with the default number of steps, the fastest of",
+        f"{REPEATS} after a warm-up, on {options.threads} threads. Written by `python -m benchmarks.sampling`.",
+        "",
+        "| task | `ps.fit`, 8 steps | one pass | sbi NPE | sbi NPSE | NPSE / ours |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in options.tasks:
+        task = ps.tasks.get(name)
+        sims = ps.simulate(task.prior, task.simulate, SIMULATIONS, seed=SEED, progress=False)
+        theta, x = np.asarray(sims.theta), np.asarray(sims.x)
+        taken = {}
+        for method, steps in (("ours", 8), ("one pass", 1)):
+            posterior = ps.fit(theta, x, prior=task.prior, steps=steps, max_steps=20, seed=SEED, progress=False)
+            torch.set_num_threads(options.threads)
+            taken[method] = seconds(partial(draw, posterior), task.observation(1), DRAWS)
+        for method, train in PEERS.items():
+            sample = train(task.prior, theta, x, SEED, max_num_epochs=5)[0]
+            torch.set_num_threads(options.threads)
+            taken[method] = seconds(sample, task.observation(1), DRAWS)
+        ratio = taken["sbi NPSE"] / taken["ours"]
+        lines.append(f"| {name} | " + " | ".join(f"{value:.3f}" for value in taken.values()) + f" | {ratio:.0f}x |")
+        print(lines[-1], flush=True)
+    lines += ["", f"Machine: {machine()}. Date: {date.today().isoformat()}. Seed {SEED}.", ""]
+    (RESULTS / "sampling.md").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
