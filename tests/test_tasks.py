@@ -14,12 +14,12 @@ from propersbi import tasks
 from propersbi.calibration import sbc_p_values, sbc_ranks
 from propersbi.metrics import calibration_error, energy_score, energy_skill, nrmse, r2
 from propersbi.support import Box, support_of
-from propersbi.tasks import slcp, two_moons
+from propersbi.tasks import bernoulli_glm, slcp, two_moons
 from propersbi.tasks.priors import BoxUniform, Gaussian, LogNormal
 from propersbi.tasks.truncation import log_mass_between
 from propersbi.types import InputError
 
-PAIRS = {}
+PAIRS = {"bernoulli_glm": 200}
 """How many posteriors are sampled to check calibration, where one takes long."""
 
 every_task = pytest.mark.parametrize("name", tasks.names())
@@ -163,6 +163,53 @@ def test_log_normal_prior():
     assert support_of(prior) == Box(lower=0.0)
     with pytest.raises(InputError, match="'scale' positive"):
         LogNormal([0, 0], [1, 0])
+
+
+# -- Bernoulli GLM
+
+
+def test_glm_design_holds_the_stimulus_and_its_past():
+    stimulus = np.random.RandomState(42).randn(100)
+    assert bernoulli_glm.DESIGN.shape == (100, 10)
+    assert np.array_equal(bernoulli_glm.DESIGN[0], [1, stimulus[0], *[0] * 8])
+    assert np.array_equal(bernoulli_glm.DESIGN[50], [1, *stimulus[50:41:-1]])
+    assert stimulus[:3] == pytest.approx([0.49671, -0.13826, 0.64769], abs=1e-5)
+
+
+def test_glm_prior_is_smooth():
+    covariance = tasks.get("bernoulli_glm").prior.covariance
+    assert covariance[0] == pytest.approx([2, *[0] * 9])
+    precision = np.linalg.inv(covariance)[1:, 1:]
+    bump = np.array([0, 0, 0, 1, 1, 1, 0, 0, 0])
+    # D^2 takes second differences of what is zero before the first tap.
+    second = np.convolve(bump, [1, -2, 1])[:9] + np.sqrt(np.arange(9) / 9) * bump
+    assert bump @ precision @ bump == pytest.approx(second @ second)
+
+
+def test_glm_data_have_their_expectation():
+    task = tasks.get("bernoulli_glm")
+    theta = task.true_parameters(1)
+    x = task.simulate(np.repeat(theta[None], 20_000, axis=0), np.random.default_rng(0))
+    probability = 1 / (1 + np.exp(-bernoulli_glm.DESIGN @ theta))
+    error = np.sqrt((probability * (1 - probability)) @ bernoulli_glm.DESIGN**2)
+    assert np.all(np.abs(x.mean(0) - probability @ bernoulli_glm.DESIGN) < 4 * error / np.sqrt(20_000))
+    assert np.all(np.abs(task.observation(1) - probability @ bernoulli_glm.DESIGN) < 4 * error)
+
+
+@pytest.mark.parametrize("spikes", [np.zeros(100), np.ones(100), np.arange(100) % 3 == 0])
+def test_glm_posterior_has_a_score_of_mean_zero(spikes):
+    """The expectation of the gradient of a log density is zero, and that of its products with theta is minus one."""
+    x = spikes @ bernoulli_glm.DESIGN
+    theta = tasks.get("bernoulli_glm").reference_posterior(x, 2500, np.random.default_rng(0))
+    probability = 1 / (1 + np.exp(-theta @ bernoulli_glm.DESIGN.T))
+    score = x - probability @ bernoulli_glm.DESIGN - theta @ bernoulli_glm.PRECISION
+    for values in (score, score * theta + 1, score * theta**2 + 2 * theta):
+        assert np.all(np.abs(values.mean(0)) < 4 * values.std(0) / 50)
+
+
+def test_glm_impossible_observation():
+    with pytest.raises(InputError, match="impossible under this task: no spikes make"):
+        tasks.get("bernoulli_glm").reference_posterior(np.full(10, 101.0), 10, np.random.default_rng(0))
 
 
 # -- Gaussian tasks

@@ -4,7 +4,7 @@ Tasks are NumPy only, so that a simulation worker need not load torch, and each 
 
 >>> from propersbi import tasks
 >>> tasks.names()  # doctest: +NORMALIZE_WHITESPACE
-('gaussian_linear', 'gaussian_linear_uniform', 'gaussian_mixture', 'slcp', 'two_moons')
+('bernoulli_glm', 'gaussian_linear', 'gaussian_linear_uniform', 'gaussian_mixture', 'slcp', 'two_moons')
 >>> tasks.get("two_moons").observation(1)
 array([-0.6396706 ,  0.16234657])
 """
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["get", "names"]
 
 _NAMES = (
+    "bernoulli_glm",
     "gaussian_linear",
     "gaussian_linear_uniform",
     "gaussian_mixture",
