@@ -8,18 +8,18 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.stats import kstest, lognorm, multivariate_normal, norm, truncnorm
+from scipy.stats import kstest, lognorm, multivariate_normal, multivariate_t, norm, truncnorm
 
 from propersbi import tasks
 from propersbi.calibration import sbc_p_values, sbc_ranks
 from propersbi.metrics import calibration_error, energy_score, energy_skill, nrmse, r2
 from propersbi.support import Box, support_of
-from propersbi.tasks import bernoulli_glm, slcp, two_moons
+from propersbi.tasks import bernoulli_glm, slcp, slcp_distractors, two_moons
 from propersbi.tasks.priors import BoxUniform, Gaussian, LogNormal
 from propersbi.tasks.truncation import log_mass_between
 from propersbi.types import InputError
 
-PAIRS = {"bernoulli_glm": 200}
+PAIRS = {"bernoulli_glm": 200, "slcp_distractors": 100}
 """How many posteriors are sampled to check calibration, where one takes long."""
 
 every_task = pytest.mark.parametrize("name", tasks.names())
@@ -386,6 +386,37 @@ def test_slcp_signs_of_scales_are_fair_coins():
 def test_slcp_points_that_agree_in_a_coordinate_are_refused():
     with pytest.raises(InputError, match="must differ in both coordinates"):
         tasks.get("slcp").reference_posterior(np.array([1.0, 0, 1, 1, 1, 2, 1, 3]), 10, np.random.default_rng(0))
+
+
+# -- SLCP with distractors
+
+
+@pytest.mark.parametrize("i", range(1, 11))
+def test_distractors_hide_the_observations_of_slcp(i):
+    task, plain = tasks.get("slcp_distractors"), tasks.get("slcp")
+    assert np.array_equal(slcp_distractors.find(task.observation(i)), plain.observation(i))
+    assert np.array_equal(task.true_parameters(i), plain.true_parameters(i))
+
+
+def test_distractors_do_not_matter():
+    x = tasks.get("slcp").observation(1)
+    noise = np.random.default_rng(3).standard_cauchy((2, 92))
+    first, second = slcp_distractors.hide(np.stack([x, x]), noise)
+    draws = [slcp_distractors.reference_posterior(row, 50, np.random.default_rng(0)) for row in (first, second)]
+    assert np.array_equal(*draws)
+    assert np.array_equal(draws[0], slcp.reference_posterior(x, 50, np.random.default_rng(0)))
+
+
+def test_distractors_have_the_scale_of_their_mixture():
+    """Against the same mixture drawn one component at a time; medians, as the laws have no variance."""
+    theta = np.ones((20_000, 5))
+    x = tasks.get("slcp_distractors").simulate(theta, np.random.default_rng(0))
+    locations, roots, permutation = slcp_distractors._constants()
+    distractors = x[:, permutation.argsort()][:, 8:]
+    t = multivariate_t(np.zeros(92), df=2, seed=1).rvs(1000)
+    expected = np.concatenate([m + t @ root.T for m, root in zip(locations, roots, strict=True)])
+    for level in (0.25, 0.5, 0.75):
+        assert np.allclose(np.quantile(distractors, level, axis=0), np.quantile(expected, level, axis=0), atol=3)
 
 
 def test_observations_carry_their_origin():
