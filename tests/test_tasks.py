@@ -8,18 +8,20 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 from scipy.stats import kstest, lognorm, multivariate_normal, multivariate_t, norm, truncnorm
 
 from propersbi import tasks
 from propersbi.calibration import sbc_p_values, sbc_ranks
 from propersbi.metrics import calibration_error, energy_score, energy_skill, nrmse, r2
 from propersbi.support import Box, support_of
-from propersbi.tasks import bernoulli_glm, slcp, slcp_distractors, two_moons
+from propersbi.tasks import bernoulli_glm, lotka_volterra, sir, slcp, slcp_distractors, two_moons
+from propersbi.tasks.populations import integrate_logarithms
 from propersbi.tasks.priors import BoxUniform, Gaussian, LogNormal
 from propersbi.tasks.truncation import log_mass_between
 from propersbi.types import InputError
 
-PAIRS = {"bernoulli_glm": 200, "slcp_distractors": 100}
+PAIRS = {"bernoulli_glm": 150, "lotka_volterra": 10, "sir": 20, "slcp_distractors": 100}
 """How many posteriors are sampled to check calibration, where one takes long."""
 
 every_task = pytest.mark.parametrize("name", tasks.names())
@@ -312,6 +314,100 @@ def test_two_moons_posterior_is_exact_where_the_crescents_are_cut():
 def test_two_moons_impossible_observation():
     with pytest.raises(InputError, match="impossible, or nearly so, under this task: 0 of 3"):
         tasks.get("two_moons").reference_posterior(np.array([2.0, 0.0]), 10, np.random.default_rng(0))
+
+
+# -- SIR and Lotka-Volterra
+
+
+def solve(task, theta, times):
+    """The logarithms of both populations by SciPy, as the definitions have them."""
+    if task == "sir":
+        (beta, gamma), start = theta, [1 - 1e-6, 1e-6]
+        rates = lambda t, u: [-beta * np.exp(u[1]), beta * np.exp(u[0]) - gamma]  # noqa: E731
+    else:
+        (alpha, beta, gamma, delta), start = theta, [30, 1]
+        rates = lambda t, u: [alpha - beta * np.exp(u[1]), delta * np.exp(u[0]) - gamma]  # noqa: E731
+    return solve_ivp(rates, (0, times[-1]), np.log(start), "DOP853", times, rtol=1e-9, atol=1e-9).y
+
+
+def test_sir_agrees_with_scipy():
+    theta = tasks.get("sir").prior.sample(30, np.random.default_rng(0))
+    ours = sir.log_infected(theta)
+    assert np.allclose(ours, [solve("sir", row, np.arange(0, 154, 17))[1] for row in theta], rtol=0, atol=1e-5)
+
+
+def test_lotka_volterra_agrees_with_scipy():
+    theta = tasks.get("lotka_volterra").prior.sample(30, np.random.default_rng(0))
+    ours = lotka_volterra.log_populations(theta)
+    saved = np.arange(201)[::21] / 10
+    theirs = [solve("lotka_volterra", row, saved).ravel() for row in theta]
+    assert np.allclose(ours, np.clip(theirs, np.log(1e-10), np.log(1e4)), rtol=0, atol=1e-4)
+
+
+def test_populations_without_bounds_are_given_up_in_good_time():
+    growth, coupling = np.array([[400.0, 1.0], [1.0, -1.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
+    logs = integrate_logarithms(growth, coupling, np.array([1.0, 1.0]), np.array([0.0, 10.0, 20.0]))
+    assert np.isnan(logs[:, 1:, 0]).all()
+    assert logs[:, :, 1] == pytest.approx(np.array([[0, 10, 20], [0, -10, -20]]))
+    x = tasks.get("sir").simulate(np.array([[1e300, 0.2], [0.6, 0.2]]), np.random.default_rng(0))
+    assert np.isfinite(x).tolist() == [[True] + 9 * [False], 10 * [True]]
+
+
+def test_sir_observations_are_typical_of_their_parameters():
+    task = tasks.get("sir")
+    share = np.exp(sir.log_infected(np.stack([task.true_parameters(i) for i in range(1, 11)])))
+    x = np.stack([task.observation(i) for i in range(1, 11)])
+    errors = (x - 1000 * share) / np.sqrt(1000 * share * (1 - share) + 1)
+    assert np.abs(errors).max() < 4
+    assert 0.3 < (errors[share > 0.01] ** 2).mean() < 2
+
+
+def test_lotka_volterra_observations_are_typical_of_their_parameters():
+    task = tasks.get("lotka_volterra")
+    logs = lotka_volterra.log_populations(np.stack([task.true_parameters(i) for i in range(1, 11)]))
+    errors = np.log([task.observation(i) for i in range(1, 11)]) - logs
+    assert errors.std() == pytest.approx(0.1, abs=0.015)
+    assert abs(errors.mean()) < 0.03
+
+
+@pytest.mark.parametrize("x", [[0, 1, 352, 40, 3, 0, 0, 0, 0, 0], [0] * 10, [0, 441, 42, 5, 0, 0, 0, 0, 0, 0]])
+def test_sir_posterior_agrees_with_a_grid(x):
+    """The second is flat, cut off where the epidemic would show; the third has two modes."""
+    draws = np.log(tasks.get("sir").reference_posterior(np.array(x), 2500, np.random.default_rng(0)))
+    centre, deviation = np.log([0.4, 0.125]), np.array([0.5, 0.2])
+    lower, upper = draws.min(0) - 0.1 * np.ptp(draws, 0), draws.max(0) + 0.1 * np.ptp(draws, 0)
+    grid = np.stack(np.meshgrid(*np.linspace(lower, upper, 150).T), axis=-1).reshape(-1, 2)
+    log_share = sir.log_infected(np.exp(grid))
+    density = (x * log_share + (1000 - np.array(x)) * np.log1p(-np.exp(log_share))).sum(1)
+    density -= 0.5 * (((grid - centre) / deviation) ** 2).sum(1)
+    density = np.exp(density - density.max())
+    density /= density.sum()
+    for power in (1, 2):
+        expected = density @ grid**power
+        error = np.sqrt(density @ (grid**power - expected) ** 2 / len(draws))
+        assert np.all(np.abs((draws**power).mean(0) - expected) < 4 * error)
+
+
+def test_lotka_volterra_posterior_has_a_score_of_mean_zero():
+    """As for the GLM, with gradients by differences and in the coordinates of a standard normal prior."""
+    task, rng = tasks.get("lotka_volterra"), np.random.default_rng(0)
+    x = task.observation(1)
+    z = (np.log(task.reference_posterior(x, 1000, rng)) - task.prior.loc) / 0.5
+    for j, step in enumerate(1e-4 * np.eye(4)):
+        ends = [lotka_volterra.log_populations(task.prior.from_normal(z + sign * step)) for sign in (-1, 1)]
+        likelihood = [-50 * ((np.log(x) - end) ** 2).sum(1) for end in ends]
+        score = (likelihood[1] - likelihood[0]) / 2e-4 - z[:, j]
+        for values in (score, score * (z[:, j] - z[:, j].mean()) + 1):
+            assert abs(values.mean()) < 4 * values.std() / np.sqrt(len(z))
+
+
+def test_impossible_epidemics_and_populations():
+    rng = np.random.default_rng(0)
+    for x in ([-1.0, *[0.0] * 9], [0.5] * 10, [1001.0] * 10):
+        with pytest.raises(InputError, match="impossible under this task: not all counts from 0 to 1000"):
+            tasks.get("sir").reference_posterior(np.array(x), 10, rng)
+    with pytest.raises(InputError, match="impossible under this task: not all numbers are positive"):
+        tasks.get("lotka_volterra").reference_posterior(np.zeros(20), 10, rng)
 
 
 # -- SLCP

@@ -25,10 +25,13 @@ import numpy as np
 
 from propersbi.types import InputError
 
-__all__ = ["Mixture", "fit_mixture", "sample_by_chains"]
+__all__ = ["Mixture", "fit_mixture", "sample_by_chains", "sample_by_population"]
 
 LogDensity = Callable[[np.ndarray], np.ndarray]
 """``(n, p) -> (n,)``, up to a constant."""
+
+_IMPOSSIBLE = -1e300
+"""In place of minus infinity, of which differences make no sense."""
 
 _BATCH = 20_000
 _POPULATION = 1500
@@ -111,13 +114,29 @@ def _run(log_weight: LogDensity, proposal: Mixture, n: int, steps: int, rng: np.
     return theta.reshape(steps + 1, n, -1)[state, chain]
 
 
-def fit_mixture(log_likelihood: LogDensity, p: int, rng: np.random.Generator) -> Mixture:
-    """A mixture near the posterior of ``p`` parameters whose prior is standard normal.
+def sample_by_population(log_likelihood: LogDensity, p: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """``n`` independent draws ``(n, p)`` of the posterior of ``p`` parameters whose prior is standard normal.
 
     Arguments:
-        log_likelihood: ``(n, p) -> (n, k)``, one term for each of ``k`` data in the order of time.
+        log_likelihood: ``(n, p) -> (n, k)``, one term for each of ``k`` data in the order of time; ``nan`` is none.
         p: How many parameters there are.
+        n: How many draws to make.
         rng: Where randomness comes from.
+
+    >>> draws = sample_by_population(lambda z: -((z - 1) ** 2), 2, 2000, np.random.default_rng(0))
+    >>> draws.mean().round(1), draws.var().round(1)
+    (np.float64(0.7), np.float64(0.3))
+    """
+
+    def terms(z: np.ndarray) -> np.ndarray:
+        return np.nan_to_num(log_likelihood(z), nan=_IMPOSSIBLE, neginf=_IMPOSSIBLE)
+
+    law = fit_mixture(terms, p, rng)
+    return sample_by_chains(lambda z: terms(z).sum(1) - 0.5 * (z**2).sum(1), law, n, rng)
+
+
+def fit_mixture(log_likelihood: LogDensity, p: int, rng: np.random.Generator) -> Mixture:
+    """A mixture near that posterior, as good as chains need it.
 
     >>> law = fit_mixture(lambda z: -50 * (np.abs(z) - 1) ** 2, 2, np.random.default_rng(0))  # four modes
     >>> np.unique(np.sign(law.centres), axis=0).shape
@@ -158,7 +177,7 @@ def _advance(prior: np.ndarray, terms: np.ndarray, known: float) -> float:
 def _smooth(z: np.ndarray, weight: np.ndarray, rng: np.random.Generator) -> Mixture:
     """A mixture around some of the points, each as wide as its neighbourhood."""
     centres = z[rng.choice(len(z), _CENTRES, p=weight)]
-    covariance = np.cov(z.T, aweights=weight)
+    covariance = np.cov(z.T, aweights=weight) + 1e-9 * np.eye(z.shape[1])
     offset = z - centres[:, None]
     distance = ((offset @ np.linalg.inv(np.linalg.cholesky(covariance)).T) ** 2).sum(-1)
     order = distance.argsort(1)

@@ -118,7 +118,11 @@ class LogNormal:
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """``n`` independent draws, ``(n, p)``."""
-        return np.exp(rng.normal(self.loc, self.scale, (n, *self.loc.shape)))
+        return self.from_normal(rng.standard_normal((n, *self.loc.shape)))
+
+    def from_normal(self, z: np.ndarray) -> np.ndarray:
+        """Standard normal numbers made parameters."""
+        return np.exp(self.loc + self.scale * z)
 
     def log_prob(self, theta: Array) -> np.ndarray:
         """The log density of each row, ``(n,)``: minus infinity unless all parameters are positive."""
