@@ -3,8 +3,9 @@
 Tasks are NumPy only, so that a simulation worker need not load torch, and each is imported when it is asked for.
 
 >>> from propersbi import tasks
->>> tasks.names()
-('slcp', 'two_moons')
+>>> tasks.names()  # doctest: +NORMALIZE_WHITESPACE
+('bernoulli_glm', 'gaussian_linear', 'gaussian_linear_uniform', 'gaussian_mixture', 'lotka_volterra', 'sir', 'slcp',
+ 'slcp_distractors', 'two_moons')
 >>> tasks.get("two_moons").observation(1)
 array([-0.6396706 ,  0.16234657])
 """
@@ -22,7 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["get", "names"]
 
-_NAMES = ("slcp", "two_moons")
+_NAMES = (
+    "bernoulli_glm",
+    "gaussian_linear",
+    "gaussian_linear_uniform",
+    "gaussian_mixture",
+    "lotka_volterra",
+    "sir",
+    "slcp",
+    "slcp_distractors",
+    "two_moons",
+)
 
 
 def names() -> tuple[str, ...]:
@@ -39,9 +50,9 @@ def get(name: str) -> Task:
 
     >>> get("slcp").description
     'Simple likelihood, complex posterior: four Gaussian points in the plane, five parameters, four modes'
-    >>> get("twomoons")
+    >>> get("twomoons")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    propersbi.types.InputError: There is no task 'twomoons'; did you mean 'two_moons'? There are: slcp, two_moons.
+    propersbi.types.InputError: There is no task 'twomoons'; did you mean 'two_moons'? There are: ...
     """
     if name not in _NAMES:
         nearest = get_close_matches(str(name).lower(), _NAMES, n=1)

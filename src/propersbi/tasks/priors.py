@@ -1,14 +1,21 @@
-r"""The uniform prior on a box, :math:`p(\theta) = \prod_j (u_j - l_j)^{-1}` for :math:`l_j \le \theta_j \le u_j`."""
+r"""Priors with a density.
+
+.. math::
+    \text{box:} \quad & p(\theta) = \prod_j (u_j - l_j)^{-1} \quad (l_j \le \theta_j \le u_j) \\
+    \text{Gaussian:} \quad & \theta = \mu + L z, \quad L L^T = \Sigma, \quad z \sim N(0, I) \\
+    \text{log-normal:} \quad & \theta_j = \exp(m_j + s_j z_j), \quad z \sim N(0, I)
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from propersbi.types import Array, InputError
 
-__all__ = ["BoxUniform"]
+__all__ = ["BoxUniform", "Gaussian", "LogNormal"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +36,7 @@ class BoxUniform:
         lower, upper = np.broadcast_arrays(np.array(self.lower, float), np.array(self.upper, float))
         if not np.all(lower < upper) or not np.isfinite(upper - lower).all():
             raise InputError(f"'lower' must be finite and below 'upper', got {lower} and {upper}.")
-        for name, bound in (("lower", lower.copy()), ("upper", upper.copy())):
-            bound.flags.writeable = False
-            object.__setattr__(self, name, bound)
+        _freeze(self, lower=lower, upper=upper)
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """``n`` independent draws, ``(n, *event)``."""
@@ -46,3 +51,95 @@ class BoxUniform:
     def log_prob(self, theta: Array) -> np.ndarray:
         """The log density of each row, ``(n,)``: a constant in the box and minus infinity outside."""
         return np.where(self.contains(theta), -np.log(self.upper - self.lower).sum(), -np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """Jointly Gaussian parameters, ``(p,)``, of this mean ``(p,)`` and covariance ``(p, p)``.
+
+    >>> prior = Gaussian([0, 1], [[4, 0], [0, 1]])
+    >>> prior.sample(3, np.random.default_rng(0)).shape
+    (3, 2)
+    >>> prior.log_prob([[0, 1]])
+    array([-2.53102425])
+    """
+
+    mean: Array
+    covariance: Array
+
+    def __post_init__(self) -> None:
+        _freeze(self, mean=np.array(self.mean, float), covariance=np.array(self.covariance, float))
+        if self.mean.ndim != 1 or self.covariance.shape != 2 * self.mean.shape:
+            raise InputError(f"A mean of shape {self.mean.shape} has no covariance of shape {self.covariance.shape}.")
+        if not (np.array_equal(self.covariance, self.covariance.T) and np.linalg.eigvalsh(self.covariance).min() > 0):
+            raise InputError("'covariance' must be symmetric and positive definite.")
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """``n`` independent draws, ``(n, p)``."""
+        return self.mean + rng.standard_normal((n, len(self.mean))) @ self._root.T
+
+    def log_prob(self, theta: Array) -> np.ndarray:
+        """The log density of each row, ``(n,)``."""
+        z = np.linalg.solve(self._root, (np.asarray(theta) - self.mean).T)
+        return _log_normal_density(z.T) - np.log(self._root.diagonal()).sum()
+
+    @cached_property
+    def _root(self) -> np.ndarray:
+        return np.linalg.cholesky(self.covariance)
+
+
+@dataclass(frozen=True, eq=False)
+class LogNormal:
+    """Independent positive parameters, ``(p,)``, whose logarithms are Gaussian: mean ``loc``, deviation ``scale``.
+
+    >>> prior = LogNormal([0, 1], 0.5)
+    >>> prior.sample(3, np.random.default_rng(0)).shape
+    (3, 2)
+    >>> prior.log_prob([[1, np.e], [0, 1]])
+    array([-1.45158271,        -inf])
+    """
+
+    loc: Array
+    scale: Array
+
+    def __post_init__(self) -> None:
+        loc, scale = np.broadcast_arrays(np.array(self.loc, float), np.array(self.scale, float))
+        if loc.ndim != 1 or not (np.isfinite(loc).all() and np.all(scale > 0) and np.isfinite(scale).all()):
+            raise InputError(f"'loc' must be finite and 'scale' positive, one each per parameter, got {loc}, {scale}.")
+        _freeze(self, loc=loc, scale=scale)
+
+    @property
+    def lower(self) -> np.ndarray:
+        return np.zeros(self.loc.shape)
+
+    @property
+    def upper(self) -> np.ndarray:
+        return np.full(self.loc.shape, np.inf)
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """``n`` independent draws, ``(n, p)``."""
+        return self.from_normal(rng.standard_normal((n, *self.loc.shape)))
+
+    def from_normal(self, z: np.ndarray) -> np.ndarray:
+        """Standard normal numbers made parameters."""
+        return np.exp(self.loc + self.scale * z)
+
+    def log_prob(self, theta: Array) -> np.ndarray:
+        """The log density of each row, ``(n,)``: minus infinity unless all parameters are positive."""
+        theta = np.asarray(theta, dtype=float)
+        positive = (theta > 0).all(1)
+        log_theta = np.log(np.where(positive[:, None], theta, 1.0))
+        density = _log_normal_density((log_theta - self.loc) / self.scale) - np.log(self.scale).sum() - log_theta.sum(1)
+        return np.where(positive, density, -np.inf)
+
+
+def _log_normal_density(z: np.ndarray) -> np.ndarray:
+    return -0.5 * (z**2 + np.log(2 * np.pi)).sum(1)
+
+
+def _freeze(prior: object, **values: np.ndarray) -> None:
+    """Set read-only copies: a prior is shared, and nobody may change it behind another's back."""
+    for name, value in values.items():
+        value = value.copy()
+        value.flags.writeable = False
+        object.__setattr__(prior, name, value)

@@ -28,8 +28,6 @@ def sample_by_rejection(
     >>> half.round(2)
     array([0.27, 0.04, 0.02, 0.  ])
     """
-    if n < 1:
-        raise InputError(f"'n' must be at least 1, got {n}.")
     kept, accepted, tried = [], 0, 0
     while accepted < n:
         if tried >= _PATIENCE and tried > _RARE * accepted:

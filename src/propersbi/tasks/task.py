@@ -27,7 +27,7 @@ class Task:
     Arguments:
         name: The name by which :func:`propersbi.tasks.get` finds it.
         description: One line for people.
-        prior: The prior; that of a box describes its support by ``lower`` and ``upper``.
+        prior: The prior; one with bounds describes its support by ``lower`` and ``upper``.
         simulator: ``(theta (n, *theta_shape), rng) -> x (n, *x_shape)``.
         parameter_names: One name per parameter.
         theta_shape: The shape of one set of parameters.
@@ -72,6 +72,8 @@ class Task:
         """``n`` independent draws ``(n, *theta_shape)`` of the true posterior of one observation."""
         if self.posterior is None:
             raise InputError(f"The true posterior of {self.name} cannot be sampled.")
+        if n < 1:
+            raise InputError(f"'n' must be at least 1, got {n}.")
         x = np.asarray(x, dtype=float)
         if x.shape not in (self.x_shape, (1, *self.x_shape)) or not np.isfinite(x).all():
             raise InputError(f"'x' of {self.name} must be one finite observation of shape {self.x_shape}, got {x}.")

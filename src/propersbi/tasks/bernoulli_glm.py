@@ -1,0 +1,117 @@
+r"""Bernoulli GLM: a neuron that filters a stimulus (Gonçalves et al. 2020, https://doi.org/10.7554/eLife.56261).
+
+In each of 100 bins it fires or not,
+
+.. math:: y_t \sim \text{Bernoulli}(1 / (1 + e^{-\psi_t})), \quad \psi = V \theta, \quad x = V^T y
+
+where :math:`\theta` is an offset and a filter of nine taps, and row :math:`t` of the design :math:`V` is
+:math:`(1, s_t, s_{t-1}, \dots, s_{t-8})` of a fixed white noise :math:`s`: thus :math:`x` is the number of spikes and
+nine sums of the stimulus before them. The prior is Gaussian: the offset has variance 2, the filter :math:`f` is smooth,
+
+.. math:: p(f) \propto \exp(-\tfrac12 |F f|^2), \quad F = D^2 + \text{diag}(\sqrt{0/9}, \dots, \sqrt{8/9})
+
+with first differences :math:`D`. The likelihood depends on the spikes through :math:`x` alone,
+
+.. math:: p(\theta | x) \propto p(\theta) \exp(\theta \cdot x - \sum_t \log(1 + e^{\psi_t}))
+
+and is log-concave: chains with proposals around its only mode, as wide as its curvature there, draw from it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from propersbi.tasks.chains import Mixture, sample_by_chains
+from propersbi.tasks.priors import Gaussian
+from propersbi.tasks.task import Task
+from propersbi.types import InputError
+
+__all__ = ["TASK"]
+
+TAPS = 9
+
+
+def _lagged_stimulus() -> np.ndarray:
+    stimulus = np.random.RandomState(42).randn(100)
+    before = np.concatenate([np.zeros(TAPS - 1), stimulus])
+    lags = np.lib.stride_tricks.sliding_window_view(before, TAPS)[:, ::-1]
+    return np.concatenate([np.ones((100, 1)), lags], axis=1)
+
+
+def _smooth_precision() -> np.ndarray:
+    difference = np.eye(TAPS) - np.eye(TAPS, k=-1)
+    factor = difference @ difference + np.diag(np.sqrt(np.arange(TAPS) / TAPS))
+    precision = np.zeros((1 + TAPS, 1 + TAPS))
+    precision[0, 0] = 0.5
+    precision[1:, 1:] = factor.T @ factor
+    return precision
+
+
+DESIGN = _lagged_stimulus()
+PRECISION = _smooth_precision()
+_COVARIANCE = np.linalg.inv(PRECISION)
+PRIOR = Gaussian(np.zeros(1 + TAPS), (_COVARIANCE + _COVARIANCE.T) / 2)
+
+
+def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Data ``(n, 10)``, spike count and spike-triggered sums, for parameters ``(n, 10)``.
+
+    >>> simulate(np.zeros((1, 10)), np.random.default_rng(0)).shape
+    (1, 10)
+    """
+    spikes = rng.random((len(theta), len(DESIGN))) < _probability(theta)
+    return spikes @ DESIGN
+
+
+def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """``n`` independent draws ``(n, 10)`` of the posterior of any observation ``(10,)``.
+
+    >>> x = simulate(np.zeros((1, 10)), np.random.default_rng(0))[0]
+    >>> reference_posterior(x, 3, np.random.default_rng(0)).shape
+    (3, 10)
+    """
+    least, most = (np.maximum(sign * DESIGN, 0).sum(0) for sign in (-1, 1))
+    if np.any((x < -least - 1e-3) | (x > most + 1e-3)):
+        raise InputError(f"The observation is impossible under this task: no spikes make the summaries {x}.")
+    mode, curvature = _climb(x)
+    root = 1.15 * np.linalg.cholesky(np.linalg.inv(curvature))
+    proposal = Mixture(mode[None], root[None], freedom=10)
+    return sample_by_chains(lambda theta: _log_density(theta, x), proposal, n, rng)
+
+
+def _probability(theta: np.ndarray) -> np.ndarray:
+    """Of a spike in each bin; written so that nothing overflows."""
+    return 0.5 + 0.5 * np.tanh(0.5 * theta @ DESIGN.T)
+
+
+def _log_density(theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+    prior = -0.5 * ((theta @ PRECISION) * theta).sum(1)
+    return prior + theta @ x - np.logaddexp(0, theta @ DESIGN.T).sum(1)
+
+
+def _climb(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mode and the curvature there, by Newton's steps, halved until they lead upwards."""
+    theta = np.zeros((1, 1 + TAPS))
+    for _ in range(100):
+        probability = _probability(theta)[0]
+        gradient = x - DESIGN.T @ probability - PRECISION @ theta[0]
+        curvature = PRECISION + (DESIGN.T * (probability * (1 - probability))) @ DESIGN
+        step = np.linalg.solve(curvature, gradient)
+        if gradient @ step < 1e-9:
+            break
+        while _log_density(theta + step, x) < _log_density(theta, x):
+            step = step / 2
+        theta = theta + step
+    return theta[0], curvature
+
+
+TASK = Task(
+    name="bernoulli_glm",
+    description="Bernoulli GLM: offset and smooth filter of a neuron, from its spike count and spike-triggered sums",
+    prior=PRIOR,
+    simulator=simulate,
+    parameter_names=("offset", *(f"filter_{j}" for j in range(1, 1 + TAPS))),
+    theta_shape=(1 + TAPS,),
+    x_shape=(1 + TAPS,),
+    posterior=reference_posterior,
+)
