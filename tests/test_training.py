@@ -164,7 +164,7 @@ def test_progress_goes_to_stderr_only_when_asked(capsys):
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     objective, batches, held_out = problem()
     train(objective, batches, held_out, quick(), checkpoint=tmp_path / "c.ckpt", progress=False)
-    with pytest.raises(InputError, match=r"trained with learning_rate = 0.001, not 0.01: remove it"):
+    with pytest.raises(InputError, match=r"trained with learning_rate = 0.002, not 0.01: remove it"):
         train(objective, batches, held_out, quick(learning_rate=0.01), checkpoint=tmp_path / "c.ckpt", progress=False)
     other, batches, held_out = problem(n=320)
     with pytest.raises(InputError, match=r"trained with data = "):

@@ -54,7 +54,7 @@ class TrainConfig:
     """
 
     max_steps: int = 4000
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     warmup: int = 100
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.99)
