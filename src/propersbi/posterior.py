@@ -118,8 +118,8 @@ class Posterior:
         rows = max(1, min(len(x), ROWS // min(m, ROWS)))
         piece = min(m, ROWS)
         draws = torch.empty(m, len(x), *self.theta_shape, device=self.device)
-        passes = m * len(x) * (steps or getattr(self.sampler, "steps", 1))
-        bar = progress_bar(m * len(x), "sampling", "draw", show=progress and passes > LONG)
+        taken: Any = getattr(self.sampler, "steps", 1) if steps is None else steps
+        bar = progress_bar(m * len(x), "sampling", "draw", show=progress and m * len(x) * taken > LONG)
         with torch.inference_mode(), seeded(seed), bar:
             for i in range(0, len(x), rows):
                 units = self.x_units(x[i : i + rows].to(self.device))
