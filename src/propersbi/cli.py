@@ -218,7 +218,7 @@ def run(
     if x is not None:
         one_observation(x, pairs.x.shape[1:])
     started.train(known, **training)
-    checks = _diagnose(started, known, observation, 1000, seed, quiet)
+    checks = _diagnose(started, known, observation, 250, seed, quiet)
     typer.echo(checks.summary())
     typer.echo(f"\nReport: {started.report()}")
 

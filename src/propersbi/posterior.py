@@ -31,7 +31,7 @@ from propersbi.types import InputError
 __all__ = ["Posterior", "checked_names"]
 
 FORMAT = 1
-ROWS = 10_000  # draws computed at once: some ten megabytes for each hidden layer
+ROWS = 2000  # draws computed at once: a few megabytes for each hidden layer, which stay in the cache
 LONG = 500_000  # passes through the network from which on a progress bar is shown: a few seconds
 
 
