@@ -7,7 +7,8 @@ r"""Independent draws of a posterior whose likelihood can be evaluated.
 .. math:: (1 - 1 / w_*)^k, \quad w_* = \max w / E_q w
 
 of the target in total variation (Mengersen & Tweedie 1996, https://doi.org/10.1214/aos/1033066201): with
-:math:`k = 7 w_*` within a thousandth. Nothing has to burn in, and all proposals can be evaluated at once.
+:math:`k = 7 w_*` within a thousandth, :math:`w_*` as estimated from a pilot. Nothing has to burn in, and all proposals
+can be evaluated at once.
 
 **Population.** Where the target has no simple shape, :math:`q` is a mixture of many t laws around points of a
 population. It starts from the prior and meets the data one after another, in the order of time, so that a likelihood of
