@@ -35,6 +35,9 @@ _IMPOSSIBLE = -1e300
 """In place of minus infinity, of which differences make no sense."""
 
 _BATCH = 20_000
+_MOST_STEPS = 300
+"""A bound of the time: enough for weights up to 40 times their mean."""
+
 _POPULATION = 1500
 _CENTRES = 100
 _ROUNDS = 60
@@ -99,7 +102,7 @@ def sample_by_chains(log_density: LogDensity, proposal: Mixture, n: int, rng: np
         return log_density(theta) - proposal.log_prob(theta)
 
     pilot = log_weight(proposal.sample(_POPULATION, rng))
-    steps = ceil(7 * _largest(pilot))
+    steps = min(ceil(7 * _largest(pilot)), _MOST_STEPS)
     size = max(1, _BATCH // steps)
     return np.concatenate([_run(log_weight, proposal, min(size, n - i), steps, rng) for i in range(0, n, size)])
 
