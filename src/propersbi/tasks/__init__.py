@@ -1,4 +1,4 @@
-"""Benchmark tasks: a prior, a simulator, ten observations and, where one exists, an exact posterior sampler.
+"""Benchmark tasks: a prior, a simulator, ten observations and, where one exists, a sampler of the true posterior.
 
 Tasks are NumPy only, so that a simulation worker need not load torch, and each is imported when it is asked for.
 
