@@ -8,6 +8,7 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neural_network import MLPClassifier
 
 from propersbi import metrics
+from propersbi.perceptron import cross_validated_accuracy
 from propersbi.types import InputError
 
 PER_ROW = [metrics.crps, metrics.energy_score]
@@ -44,6 +45,28 @@ def test_c2st_is_sbibms():
     expected = cross_val_score(network, data, target, cv=folds, scoring="accuracy").mean()
     assert 0.55 < expected < 0.9
     assert metrics.c2st(y.reshape(150, 2, 1), x.reshape(150, 2, 1)) == pytest.approx(expected, abs=0.004)
+
+
+@pytest.mark.parametrize("n", [60, 61, 403])  # folds of equal and of unequal sizes, with and without a short batch
+def test_the_perceptrons_are_those_of_scikit_learn(n):
+    rng = np.random.default_rng(n)
+    data = rng.normal(size=(n, 3)).astype(np.float32)
+    label = (data[:, 0] + rng.normal(0, 0.5, n) > 0).astype(int)
+    network = MLPClassifier((12, 7), max_iter=10_000, random_state=3)
+    expected = cross_val_score(network, data, label, cv=KFold(4, shuffle=True, random_state=3)).mean()
+    accuracy = cross_validated_accuracy(data, label, hidden=(12, 7), folds=4, seed=3)
+    assert 0.6 < expected < 1
+    assert accuracy == pytest.approx(expected, abs=0.02)
+
+
+def test_c2st_leaves_the_number_of_threads_alone():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        metrics.c2st(np.random.default_rng(0).normal(size=(20, 1)), np.random.default_rng(1).normal(size=(20, 1)))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_c2st_refuses_a_constant_reference():

@@ -36,7 +36,7 @@ _CELLS = 2**22
 """Numbers in one intermediate array, 32 MB: larger work goes in blocks."""
 
 
-def c2st(samples: Array, reference: Array, *, seed: int = 1, folds: int = 5, n_jobs: int | None = None) -> float:
+def c2st(samples: Array, reference: Array, *, seed: int = 1, folds: int = 5) -> float:
     r"""How well a classifier tells draws from reference draws: 0.5 when it cannot, 1 when it always can.
 
     The definition of sbibm, so that published values compare: both sets are standardised by the mean and standard
@@ -50,15 +50,13 @@ def c2st(samples: Array, reference: Array, *, seed: int = 1, folds: int = 5, n_j
         reference: Draws of the true posterior, as many for a balanced test.
         seed: Of the folds and of the network; sbibm's is 1.
         folds: The number of folds; sbibm's is 5.
-        n_jobs: How many folds to run at once.
 
     >>> rng = np.random.default_rng(0)
     >>> c2st(rng.normal(0, 1, (100, 1)), rng.normal(20, 1, (100, 1)))
     1.0
     """
-    # These are slow to import and needed nowhere else.
-    from sklearn.model_selection import KFold, cross_val_score
-    from sklearn.neural_network import MLPClassifier
+    # This loads torch, and nothing else here needs it.
+    from propersbi.perceptron import cross_validated_accuracy
 
     x, y = _two_sets(reference, samples)
     mean, sd = x.mean(0), x.std(0, ddof=1)
@@ -67,9 +65,7 @@ def c2st(samples: Array, reference: Array, *, seed: int = 1, folds: int = 5, n_j
     data = np.concatenate([(x - mean) / sd, (y - mean) / sd])
     label = np.repeat([0, 1], [len(x), len(y)])
     width = 10 * x.shape[1]
-    network = MLPClassifier((width, width), activation="relu", solver="adam", max_iter=10_000, random_state=seed)
-    cut = KFold(folds, shuffle=True, random_state=seed)
-    return float(cross_val_score(network, data, label, cv=cut, scoring="accuracy", n_jobs=n_jobs).mean())
+    return cross_validated_accuracy(data, label, hidden=(width, width), folds=folds, seed=seed)
 
 
 def rmse(samples: Array, theta: Array) -> np.ndarray:
