@@ -3,17 +3,57 @@
 import torch
 
 from propersbi.executors import Joblib, Serial
-from propersbi.kernels import Gaussian
+from propersbi.kernels import Gaussian, InverseMultiquadric, Laplace, Matern, Mixture, RationalQuadratic
 from propersbi.networks import MLPGenerator, PaperMLP
 from propersbi.objectives import ScoreMinimization
 from propersbi.refinement import ReverseMarkov
-from propersbi.scoring import EnergyScore, KernelScore
+from propersbi.residual import Residual
+from propersbi.scoring import (
+    Derived,
+    EnergyScore,
+    KernelScore,
+    Patched,
+    Scaled,
+    SlicedEnergyScore,
+    VariogramScore,
+)
 
+KERNELS = {
+    "gaussian": Gaussian(bandwidth=1.3),
+    "laplace": Laplace(bandwidth=1.3),
+    "rational quadratic": RationalQuadratic(bandwidth=1.3, alpha=0.5),
+    "inverse multiquadric": InverseMultiquadric(bandwidth=1.3),
+    "matern 1/2": Matern(bandwidth=1.3, nu=0.5),
+    "matern 3/2": Matern(bandwidth=1.3, nu=1.5),
+    "matern 5/2": Matern(bandwidth=1.3, nu=2.5),
+    "mixture": Mixture(Gaussian(bandwidth=1.0), factors=(0.3, 1.0, 3.0)),
+}
+
+# Rules of any number of parameters.
 RULES = {
     "energy": EnergyScore(),
     "energy beta 0.5": EnergyScore(beta=0.5),
     "energy beta 1.5": EnergyScore(beta=1.5),
-    "kernel gaussian": KernelScore(Gaussian(bandwidth=1.3)),
+    **{f"kernel {name}": KernelScore(kernel) for name, kernel in KERNELS.items()},
+    "sliced": SlicedEnergyScore(slices=8),
+    "variogram": VariogramScore(p=1.0),
+    "sum": EnergyScore() + 0.5 * VariogramScore(p=1.0),
+}
+BLIND = {
+    ("variogram", "shifted"),
+    ("variogram", "one mode"),
+}  # what a rule that is proper but not strictly proper does not see
+
+
+def _rotated(theta):
+    return theta @ torch.tensor([[1.0, 1.0], [-1.0, 1.0]], dtype=theta.dtype)
+
+
+# Rules of two parameters.
+COMPOSED = {
+    "patched": Patched(EnergyScore(), size=1, step=1),
+    "scaled": Scaled(EnergyScore(), scales=(1.0, 2.0)),
+    "derived": Derived(EnergyScore(), _rotated),
 }
 
 GENERATORS = {
@@ -34,6 +74,9 @@ OBJECTIVES = {
     "paper": lambda: ScoreMinimization(PaperMLP((2,), (2,)), EnergyScore(), m=3),
     "refinement": lambda: ScoreMinimization(
         ReverseMarkov(MLPGenerator((2,), (2,), width=16, depth=1, chain=True), center=1.0), EnergyScore(), m=5
+    ),
+    "residual": lambda: ScoreMinimization(
+        Residual(MLPGenerator((2,), (2,), width=16, depth=1)).fit(*linear_pairs(50)), EnergyScore(), m=5
     ),
 }
 

@@ -103,7 +103,7 @@ def test_heavy_tailed_data_do_not_break_training():
 
 def test_networks_can_be_chosen():
     theta, x = pairs(100)
-    assert quick(theta, x, network=partial(MLPGenerator, width=32)).sampler.generator.width == 32
+    assert quick(theta, x, network=partial(MLPGenerator, width=32)).sampler.sampler.generator.width == 32
     assert isinstance(quick(theta, x, network=PaperMLP, steps=1).sampler, PaperMLP)
     assert isinstance(quick(theta, x, network=PaperMLP((2,), (2,)), steps=1).sampler, PaperMLP)
     with pytest.raises(InputError, match=r"for theta \(3,\) and x \(2,\), the simulations have \(2,\)"):
@@ -174,3 +174,41 @@ def test_a_rule_that_breaks_at_once_is_reported():
 def test_an_own_rule_is_a_function():
     posterior = quick(*pairs(100), rule=lambda samples, theta: (samples - theta).abs().mean((0, 2)))
     assert posterior.info["rule"]["class"] == "custom"
+
+
+TRAINABLE = {
+    "energy": ps.EnergyScore(),
+    "energy 0.5": ps.EnergyScore(beta=0.5),
+    "all pairs": ps.EnergyScore(fair=False),
+    "gaussian": ps.KernelScore(),
+    "laplace": ps.KernelScore(ps.kernels.Laplace()),
+    "rational quadratic": ps.KernelScore(ps.kernels.RationalQuadratic()),
+    "inverse multiquadric": ps.KernelScore(ps.kernels.InverseMultiquadric()),
+    "matern": ps.KernelScore(ps.kernels.Matern()),
+    "mixture": ps.KernelScore(ps.kernels.Mixture()),
+    "sliced": ps.SlicedEnergyScore(),
+    "energy and variogram": ps.EnergyScore() + 0.5 * ps.VariogramScore(),
+    "patched": ps.Patched(ps.EnergyScore(), size=1, step=1),
+    "patched kernel": ps.Patched(ps.KernelScore(), size=1, step=1),
+    "scaled": ps.Scaled(ps.EnergyScore(), scales=(1.0, 2.0)),
+    "derived": ps.Derived(ps.EnergyScore(), lambda theta: torch.cat([theta, theta.sum(-1, keepdim=True)], -1)),
+    "own": lambda samples, theta: ps.EnergyScore()(samples, theta),
+}
+
+
+@pytest.mark.parametrize("rule", TRAINABLE.values(), ids=TRAINABLE)
+def test_two_moons_can_be_learnt_by_every_rule(rule):
+    """Short training: the draws must have found both crescents, which a broken rule or gradient does not."""
+    task = ps.tasks.get("two_moons")
+    sims = ps.simulate(task.prior, task.simulate, 2000, seed=0, progress=False)
+    network = partial(MLPGenerator, width=64, depth=1)
+    posterior = ps.fit(
+        sims.theta, sims.x, prior=task.prior, rule=rule, m=10, max_steps=400, network=network, progress=False
+    )
+    x = task.observation(1)
+    draws = posterior.sample((1000,), x=x, seed=0).numpy()
+    truth = task.reference_posterior(x, 1000, np.random.default_rng(0))
+    mmd = ps.metrics.mmd(draws, truth)
+    assert mmd < 0.1
+    upper = (draws.sum(1) > 0).mean()  # one crescent lies above the diagonal, one below
+    assert 0.25 < upper < 0.75

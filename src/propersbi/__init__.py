@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from propersbi.inference import fit
     from propersbi.objectives import ScoreMinimization
     from propersbi.posterior import Posterior
-    from propersbi.scoring import EnergyScore, KernelScore
+    from propersbi.scoring import (
+        Derived,
+        EnergyScore,
+        KernelScore,
+        Patched,
+        Scaled,
+        SlicedEnergyScore,
+        VariogramScore,
+    )
     from propersbi.simulation import SimulationError, Simulations, simulate
     from propersbi.store import Store
     from propersbi.support import Box
@@ -54,18 +62,23 @@ _MODULES = (
 )
 _NAMES = {
     "Box": "support",
+    "Derived": "scoring",
     "Diagnostics": "diagnostics",
     "EnergyScore": "scoring",
     "InputError": "types",
     "Joblib": "executors",
     "KernelScore": "scoring",
+    "Patched": "scoring",
     "Posterior": "posterior",
+    "Scaled": "scoring",
     "ScoreMinimization": "objectives",
     "Serial": "executors",
     "SimulationError": "simulation",
     "Simulations": "simulation",
+    "SlicedEnergyScore": "scoring",
     "Store": "store",
     "TrainConfig": "training",
+    "VariogramScore": "scoring",
     "diagnose": "diagnostics",
     "fit": "inference",
     "simulate": "simulation",
@@ -73,18 +86,23 @@ _NAMES = {
 
 __all__ = [
     "Box",
+    "Derived",
     "Diagnostics",
     "EnergyScore",
     "InputError",
     "Joblib",
     "KernelScore",
+    "Patched",
     "Posterior",
+    "Scaled",
     "ScoreMinimization",
     "Serial",
     "SimulationError",
     "Simulations",
+    "SlicedEnergyScore",
     "Store",
     "TrainConfig",
+    "VariogramScore",
     "calibration",
     "diagnose",
     "fit",

@@ -2,7 +2,7 @@
 
 Constructors store their arguments under their own names; so an object is its class name and those arguments::
 
-    EnergyScore(beta=1.0)  <->  {"class": "EnergyScore", "beta": 1.0}
+    Gaussian(bandwidth=1.0)  <->  {"class": "Gaussian", "bandwidth": 1.0}
 
 Reading can build nothing but what stands in :data:`ALLOWED`, out of numbers, words, lists and each other.
 """
@@ -20,14 +20,26 @@ __all__ = ["ALLOWED", "decode", "encode"]
 
 ALLOWED = {
     "Box": "propersbi.support",
-    "EnergyScore": "propersbi.scoring",
+    "Derived": "propersbi.scoring.composed",
+    "EnergyScore": "propersbi.scoring.radial",
     "Gaussian": "propersbi.kernels",
-    "KernelScore": "propersbi.scoring",
+    "InverseMultiquadric": "propersbi.kernels",
+    "KernelScore": "propersbi.scoring.radial",
+    "Laplace": "propersbi.kernels",
     "MLPGenerator": "propersbi.networks.mlp",
+    "Matern": "propersbi.kernels",
     "MedianHeuristic": "propersbi.kernels",
+    "Mixture": "propersbi.kernels",
     "PaperMLP": "propersbi.networks.mlp",
+    "Patched": "propersbi.scoring.composed",
+    "RationalQuadratic": "propersbi.kernels",
+    "Residual": "propersbi.residual",
     "ReverseMarkov": "propersbi.refinement",
+    "Scaled": "propersbi.scoring.composed",
+    "SlicedEnergyScore": "propersbi.scoring.sliced",
     "Standardize": "propersbi.support",
+    "VariogramScore": "propersbi.scoring.dependence",
+    "WeightedSum": "propersbi.scoring.rule",
 }
 """Every class that can be saved, and the module it lives in."""
 
@@ -41,7 +53,7 @@ def encode(value: Any) -> Any:
 
     >>> from propersbi.scoring import EnergyScore
     >>> encode(EnergyScore(beta=0.5))
-    {'class': 'EnergyScore', 'beta': 0.5}
+    {'class': 'EnergyScore', 'beta': 0.5, 'fair': True}
     """
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -61,7 +73,7 @@ def decode(data: Any, custom: dict[str, Any] | None = None, role: str = "") -> A
     """The object that ``data`` describes; objects of the user's own come from ``custom``, by their role.
 
     >>> decode({"class": "EnergyScore", "beta": 0.5})
-    EnergyScore(beta=0.5)
+    EnergyScore(beta=0.5, fair=True)
     >>> decode({"class": "os.system", "command": "true"})
     Traceback (most recent call last):
     propersbi.types.InputError: 'os.system' is not a class that can be loaded.

@@ -21,6 +21,7 @@ from propersbi.objectives import ScoreMinimization
 from propersbi.posterior import Posterior, checked_names
 from propersbi.randomness import seeded
 from propersbi.refinement import ReverseMarkov
+from propersbi.residual import Residual
 from propersbi.scoring import EnergyScore, resolved
 from propersbi.support import Box, Standardize, support_of
 from propersbi.training import History, TrainConfig, train
@@ -29,6 +30,8 @@ from propersbi.types import InputError, ScoringRule
 __all__ = ["fit"]
 
 STEPS = 8
+MANY = 9000  # simulations from which on the number of training steps grows faster
+FEATURES = 1000  # numbers in x up to which a linear regression on them comes first
 LOOK = 10_000_000  # numbers of x that units and bandwidths are found on, at most
 
 
@@ -98,12 +101,20 @@ def fit(
     box = _box(support if support is not None else prior, theta_units, theta[few])
     with seeded(seed):
         sampler = _network(network, theta.shape[1:], x.shape[1:], embedding, steps)
-    rule = resolved(rule, theta_units(as_tensor(theta[few])))
+    known = theta_units(as_tensor(theta[few]))
+    if steps != 1 and not isinstance(network, nn.Module) and _regressable(theta.shape, x.shape, most):
+        sampler = Residual(sampler).fit(known, x_units(as_tensor(x[few])))
+    rule = resolved(rule, known)
     objective = ScoreMinimization(sampler, rule, (10 if steps == 1 else 20) if m is None else m)
     size = min(batch_size or _batch_size(len(rows)), len(rows))
     batches = Batches(theta, x, rows, size, theta_units, x_units, seed)
+    numbers = math.prod(theta.shape[1:]) + math.prod(x.shape[1:])
     config = TrainConfig(
-        max_steps=max_steps or _max_steps(len(rows), steps), time_limit=time_limit, seed=seed, device=device, **training
+        max_steps=max_steps or _max_steps(len(rows), numbers, steps),
+        time_limit=time_limit,
+        seed=seed,
+        device=device,
+        **training,
     )
     folder = None if folder is None else Path(folder)
     checkpoint = None if folder is None else folder / "checkpoint.ckpt"
@@ -174,13 +185,19 @@ def _box(support: Any, theta_units: Standardize, theta: Any) -> Box:
     return box
 
 
+def _regressable(theta_shape: Sequence[int], x_shape: Sequence[int], n: int) -> bool:
+    """Whether vectors are so small, and their number so large, that a linear regression is quick and says something."""
+    return len(theta_shape) == 2 and max(theta_shape[1], math.prod(x_shape[1:])) <= min(FEATURES, n // 2)
+
+
 def _batch_size(n: int) -> int:
-    return 128 if n < 3000 else 256 if n < 30_000 else 512
+    return 128 if n < 3000 else 256
 
 
-def _max_steps(n: int, steps: int) -> int:
-    """Slowly more for more simulations: they carry more detail, but each is seen less often."""
-    return round((2500 if steps == 1 else 4000) * (n / 9000) ** 0.25)
+def _max_steps(n: int, numbers: int, steps: int) -> int:
+    """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
+    growth = 0.25 if n < MANY else min(max(numbers / 18, 0.4), 0.75)
+    return round((2500 if steps == 1 else 4000) * (n / MANY) ** growth)
 
 
 def _check_options(training: dict[str, Any]) -> None:

@@ -1,12 +1,24 @@
 r"""Radial kernels :math:`k(r)` of the distance between two parameters, and how their bandwidth is found.
 
-A kernel is a function of distance with :math:`k(0) = 1`. The kernel score of a *characteristic* kernel, such as the
-Gaussian, is strictly proper: only the true distribution attains the lowest expected score.
+Every kernel here is a function of distance with :math:`k(0) = 1` that falls to zero, and *characteristic*: the mean of
+:math:`k(\vartheta, \cdot)` over a distribution tells it from every other one. The kernel score of a characteristic
+kernel is strictly proper, for all distributions since the kernels are bounded.
+
+What they differ in is the scale they look at. The Gaussian sees differences of about its bandwidth :math:`b` and hardly
+any others; heavy tails (:class:`RationalQuadratic`, :class:`InverseMultiquadric`) and a kink at zero (:class:`Laplace`,
+:class:`Matern`) widen its sight, and a :class:`Mixture` looks at several bandwidths at once.
+
+References:
+    Sriperumbudur et al., Hilbert Space Embeddings and Metrics on Probability Measures, 2010 (which are characteristic).
+    Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006, chapter 4 (the kernels).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -14,12 +26,20 @@ from torch import Tensor
 
 from propersbi.types import InputError
 
-__all__ = ["Gaussian", "MedianHeuristic"]
+__all__ = [
+    "Gaussian",
+    "InverseMultiquadric",
+    "Laplace",
+    "Matern",
+    "MedianHeuristic",
+    "Mixture",
+    "RationalQuadratic",
+]
 
 
 @dataclass(frozen=True)
 class MedianHeuristic:
-    """The bandwidth is the median distance between training parameters.
+    """The bandwidth is the median distance between training parameters; of several sets, the median of their medians.
 
     Arguments:
         points: How many parameters are looked at, the first ones of those given.
@@ -31,7 +51,12 @@ class MedianHeuristic:
 
     points: int = 1000
 
-    def __call__(self, theta: Float[Tensor, "n *event"]) -> float:
+    def __call__(self, theta: Float[Tensor, "n *event"] | Sequence[Tensor]) -> float:
+        if not isinstance(theta, Tensor):
+            return torch.tensor([self._median(part) for part in theta]).double().median().item()
+        return self._median(theta)
+
+    def _median(self, theta: Tensor) -> float:
         few = theta[: self.points].flatten(1).double()
         if len(few) < 2:
             raise InputError(f"The median heuristic needs at least 2 parameters, got {len(few)}.")
@@ -42,8 +67,35 @@ class MedianHeuristic:
 
 
 @dataclass(frozen=True)
-class Gaussian:
-    r"""The Gaussian kernel :math:`k(r) = \exp(-r^2 / 2 b^2)`, characteristic.
+class _Radial:
+    """A kernel of the distance in bandwidths; subclasses say which in ``_of``.
+
+    Arguments:
+        bandwidth: The length :math:`b`, a positive number, or a heuristic that ``resolve`` turns into one.
+    """
+
+    bandwidth: float | MedianHeuristic = MedianHeuristic()
+
+    def __post_init__(self) -> None:
+        if not callable(self.bandwidth):
+            _check_positive(bandwidth=self.bandwidth)
+
+    def __call__(self, distance: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        if callable(self.bandwidth):
+            raise InputError("The kernel's bandwidth is still a heuristic; 'resolve(theta)' turns it into a number.")
+        return self._of(distance / self.bandwidth)
+
+    def _of(self, ratio: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def resolve(self, theta: Float[Tensor, "n *event"] | Sequence[Tensor]) -> Any:
+        """The same kernel with its bandwidth as a number, found on training parameters."""
+        return replace(self, bandwidth=self.bandwidth(theta)) if callable(self.bandwidth) else self
+
+
+@dataclass(frozen=True)
+class Gaussian(_Radial):
+    r"""The Gaussian kernel :math:`k(r) = \exp(-r^2 / 2 b^2)`.
 
     Arguments:
         bandwidth: The length :math:`b`, a positive number, or a heuristic that ``resolve`` turns into one.
@@ -53,17 +105,129 @@ class Gaussian:
         tensor([1.0000, 0.6065])
     """
 
-    bandwidth: float | MedianHeuristic = MedianHeuristic()
+    def _of(self, ratio: Tensor) -> Tensor:
+        return torch.exp(-0.5 * ratio**2)
+
+
+@dataclass(frozen=True)
+class Laplace(_Radial):
+    r"""The Laplace kernel :math:`k(r) = \exp(-r / b)`; its kink at zero sees fine detail.
+
+    Arguments:
+        bandwidth: The length :math:`b`, a positive number, or a heuristic that ``resolve`` turns into one.
+
+    Examples:
+        >>> Laplace(bandwidth=2.0)(torch.tensor([0.0, 2.0]))
+        tensor([1.0000, 0.3679])
+    """
+
+    def _of(self, ratio: Tensor) -> Tensor:
+        return torch.exp(-ratio)
+
+
+@dataclass(frozen=True)
+class RationalQuadratic(_Radial):
+    r"""The rational quadratic kernel :math:`k(r) = (1 + r^2 / 2 \alpha b^2)^{-\alpha}`, a blend of Gaussians.
+
+    Arguments:
+        bandwidth: The length :math:`b`, a positive number, or a heuristic that ``resolve`` turns into one.
+        alpha: How quickly the tails fall; the larger, the closer to the Gaussian.
+
+    Examples:
+        >>> RationalQuadratic(bandwidth=1.0, alpha=0.5)(torch.tensor([0.0, 3.0**0.5]))
+        tensor([1.0000, 0.5000])
+    """
+
+    alpha: float = 1.0
 
     def __post_init__(self) -> None:
-        if not callable(self.bandwidth) and not self.bandwidth > 0:
-            raise InputError(f"'bandwidth' must be positive, got {self.bandwidth}.")
+        super().__post_init__()
+        _check_positive(alpha=self.alpha)
+
+    def _of(self, ratio: Tensor) -> Tensor:
+        return (1 + ratio**2 / (2 * self.alpha)) ** -self.alpha
+
+
+@dataclass(frozen=True)
+class InverseMultiquadric(_Radial):
+    r"""The inverse multiquadric kernel :math:`k(r) = (1 + r^2 / b^2)^{-1/2}`; its tails reach far.
+
+    Arguments:
+        bandwidth: The length :math:`b`, a positive number, or a heuristic that ``resolve`` turns into one.
+
+    Examples:
+        >>> InverseMultiquadric(bandwidth=1.0)(torch.tensor([0.0, 3.0**0.5]))
+        tensor([1.0000, 0.5000])
+    """
+
+    def _of(self, ratio: Tensor) -> Tensor:
+        return (1 + ratio**2).rsqrt()
+
+
+@dataclass(frozen=True)
+class Matern(_Radial):
+    r"""The Matérn kernels, from rough to smooth.
+
+    With :math:`t = \sqrt{2\nu}\, r / b`,
+
+    .. math:: k_{1/2} = e^{-t}, \quad k_{3/2} = (1 + t)\, e^{-t}, \quad k_{5/2} = (1 + t + t^2/3)\, e^{-t}.
+
+    Arguments:
+        bandwidth: The length :math:`b`, a positive number, or a heuristic that ``resolve`` turns into one.
+        nu: 0.5 (which is :class:`Laplace`), 1.5 or 2.5.
+
+    Examples:
+        >>> Matern(bandwidth=3.0**0.5, nu=1.5)(torch.tensor([0.0, 1.0]))
+        tensor([1.0000, 0.7358])
+    """
+
+    nu: float = 1.5
+    _FACTORS: ClassVar[dict[float, tuple[float, ...]]] = {0.5: (1.0,), 1.5: (1.0, 1.0), 2.5: (1.0, 1.0, 1 / 3)}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.nu not in self._FACTORS:
+            raise InputError(f"'nu' must be 0.5, 1.5 or 2.5, got {self.nu}.")
+
+    def _of(self, ratio: Tensor) -> Tensor:
+        t = math.sqrt(2 * self.nu) * ratio
+        factors = self._FACTORS[self.nu]
+        polynomial = sum(factor * t**power for power, factor in enumerate(factors))
+        return polynomial * torch.exp(-t)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    r"""The mean of one kernel at several bandwidths, :math:`k(r) = \frac1J \sum_j k_0(r / f_j)`.
+
+    Arguments:
+        kernel: The kernel :math:`k_0`.
+        factors: Multiples :math:`f_j` of its bandwidth.
+
+    Examples:
+        >>> Mixture(Laplace(bandwidth=1.0), factors=(1.0, 2.0))(torch.tensor([0.0, 2.0]))
+        tensor([1.0000, 0.2516])
+    """
+
+    kernel: Any = Gaussian()
+    factors: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0)
+
+    def __post_init__(self) -> None:
+        if not self.factors:
+            raise InputError("A mixture of kernels needs at least one factor.")
+        for factor in self.factors:
+            _check_positive(factors=factor)
 
     def __call__(self, distance: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        if callable(self.bandwidth):
-            raise InputError("The kernel's bandwidth is still a heuristic; 'resolve(theta)' turns it into a number.")
-        return torch.exp(-0.5 * (distance / self.bandwidth) ** 2)
+        return torch.stack([self.kernel(distance / factor) for factor in self.factors]).mean(0)
 
-    def resolve(self, theta: Float[Tensor, "n *event"]) -> Gaussian:
-        """The same kernel with its bandwidth as a number, found on training parameters."""
-        return replace(self, bandwidth=self.bandwidth(theta)) if callable(self.bandwidth) else self
+    def resolve(self, theta: Float[Tensor, "n *event"] | Sequence[Tensor]) -> Mixture:
+        """The same mixture with its bandwidth as a number, found on training parameters."""
+        kernel = self.kernel.resolve(theta) if hasattr(self.kernel, "resolve") else self.kernel
+        return replace(self, kernel=kernel)
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, value in numbers.items():
+        if not 0 < value < math.inf:
+            raise InputError(f"'{name}' must be positive, got {value}.")

@@ -36,8 +36,8 @@ class MLPGenerator(ChainGenerator):
         step_depth: Residual blocks that also see a noisy parameter, in a chain.
         head: Hidden layers of the head: 1 in a chain, else 2.
         head_width: Hidden units of the head: half the trunk's in a chain, else as many.
-        latent: Latent variables: 8, or more for more than 8 parameters, in a chain; as many as parameters in one pass,
-            where more of them blur thin posteriors.
+        latent: Latent variables: 8, or more for more than 8 parameters, in a chain, where each parameter also has one
+            added to it; as many as parameters in one pass, where more of them blur thin posteriors.
         places: Where noise enters: 0 is the trunk's output, k the output of the head's k-th hidden layer.
         dropout: Share of the trunk's hidden units that are silenced at random in training.
         chain: Whether it is a step of a chain (:class:`~propersbi.refinement.ReverseMarkov`).
@@ -75,6 +75,10 @@ class MLPGenerator(ChainGenerator):
         self.places, self.dropout, self.chain, self.embedding = tuple(places), dropout, chain, embedding
         _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
         _check_sizes(head_width=[self.head_width], latent=[self.latent])
+        if chain and self.latent < dim:
+            raise InputError(
+                f"A step of a chain needs at least as many latent variables as parameters, got {self.latent}."
+            )
         _check_sizes(100, depth=[depth + 1], step_depth=[step_depth], head=[self.head])
         if not places or not set(places) <= set(range(self.head + 1)):
             raise InputError(f"Noise must enter at places between 0 and {self.head}, got {self.places}.")
@@ -87,6 +91,9 @@ class MLPGenerator(ChainGenerator):
         self.modulations = nn.ModuleDict({str(k): Modulation(self.head_width, self.latent) for k in self.places})
         self.hidden = nn.ModuleList(nn.Linear(self.head_width, self.head_width) for _ in range(self.head))
         self.out = nn.Linear(self.head_width, dim)
+        if chain:  # starts as a chain that draws from the standard normal distribution
+            nn.init.zeros_(self.out.weight)
+            nn.init.zeros_(self.out.bias)
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
         features = self.trunk((x if self.embedding is None else self.embedding(x)).flatten(1))
@@ -111,6 +118,8 @@ class MLPGenerator(ChainGenerator):
                 h = self.modulations[str(place)](h, z)
             h = nn.functional.leaky_relu(h, SLOPE, inplace=place > 0 or str(place) in self.modulations)
         theta = self.out(h)
+        if self.chain:
+            theta = theta + z[..., : theta.shape[-1]]
         return theta.expand(*z.shape[:2], -1).unflatten(-1, self.theta_shape)
 
 
