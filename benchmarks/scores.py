@@ -50,7 +50,8 @@ def seconds(score: Score, samples: Tensor, theta: Tensor) -> float:
 
 def fastest(scores: list[Score], samples: Tensor, theta: Tensor) -> list[float]:
     """Seconds of each, taking turns until the time is up."""
-    rounds, until = [], time.perf_counter() + SECONDS
+    rounds: list[list[float]] = []
+    until = time.perf_counter() + SECONDS
     while len(rounds) < 3 or (time.perf_counter() < until and len(rounds) < 300):
         rounds.append([seconds(score, samples, theta) for score in scores])
         if sum(rounds[-1]) > 10 * SECONDS:

@@ -3,6 +3,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import cdist
 from torch import distributions as dist
 from torch import nn
 
@@ -198,17 +199,18 @@ TRAINABLE = {
 
 @pytest.mark.parametrize("rule", TRAINABLE.values(), ids=TRAINABLE)
 def test_two_moons_can_be_learnt_by_every_rule(rule):
-    """Short training: the draws must have found both crescents, which a broken rule or gradient does not."""
+    """Short training: the draws must lie along both crescents, where a broken gradient does not bring them."""
     task = ps.tasks.get("two_moons")
     sims = ps.simulate(task.prior, task.simulate, 2000, seed=0, progress=False)
     network = partial(MLPGenerator, width=64, depth=1)
     posterior = ps.fit(
-        sims.theta, sims.x, prior=task.prior, rule=rule, m=10, max_steps=400, network=network, progress=False
+        sims.theta, sims.x, prior=task.prior, rule=rule, m=10, max_steps=250, network=network, progress=False
     )
     x = task.observation(1)
     draws = posterior.sample((1000,), x=x, seed=0).numpy()
     truth = task.reference_posterior(x, 1000, np.random.default_rng(0))
-    mmd = ps.metrics.mmd(draws, truth)
-    assert mmd < 0.1
+    apart = cdist(draws, truth)
+    assert apart.min(1).mean() < 0.25  # near the crescents; 0.66 before training
+    assert apart.min(0).mean() < 0.02  # all along them
     upper = (draws.sum(1) > 0).mean()  # one crescent lies above the diagonal, one below
     assert 0.25 < upper < 0.75

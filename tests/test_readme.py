@@ -1,4 +1,4 @@
-"""The README tells the truth: its Python runs (with fewer simulations and steps)."""
+"""README and documentation tell the truth: their Python runs (with fewer simulations and steps)."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,10 @@ import torch
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
-def blocks():
+def blocks(page=README):
     quick = [("10_000", "400"), (", 1000, seed=1", ", 60, seed=1"), ("prior=prior)", "prior=prior, max_steps=10)")]
-    for code in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):
+    quick += [("prior=task.prior,", "prior=task.prior, max_steps=3,")]
+    for code in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         for slow, fast in quick:
             code = code.replace(slow, fast)
         yield code
@@ -32,6 +33,14 @@ def test_the_longer_example_runs(tmp_path, monkeypatch, capsys):
     assert names["many"].shape == (1000, 50, 2)
     assert "verdict" in capsys.readouterr().out
     assert (names["samples"] > 0).all()
+
+
+def test_the_guide_to_scoring_rules_runs():
+    names = {}
+    for code in blocks((Path(__file__).parent.parent / "docs" / "scoring.md").read_text()):
+        exec(code, names)
+    assert names["scores"].shape == (4,)
+    assert names["posterior"].sample((3,), x=np.zeros(2)).shape == (3, 2)
 
 
 def test_every_link_of_the_documentation_leads_somewhere():

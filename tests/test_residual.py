@@ -68,7 +68,7 @@ def test_repeated_and_constant_features_are_allowed():
 def test_an_untrained_chain_is_the_linear_gaussian_posterior():
     """What is linear and Gaussian needs no training, only the regression."""
     theta, x, slope = linear(5000, 3)
-    chain = ReverseMarkov(MLPGenerator((2,), (3,), chain=True))
+    chain = ReverseMarkov(MLPGenerator((2,), (3,), width=16, chain=True))
     draws = Residual(chain).fit(theta, x).eval().sample(20_000, torch.ones(1, 3))[:, 0]
     torch.testing.assert_close(draws.mean(0), slope.sum(0) + 1, atol=0.05, rtol=0)
     torch.testing.assert_close(draws.T.cov(), 0.25 * torch.eye(2), atol=0.02, rtol=0)
