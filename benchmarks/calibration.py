@@ -1,0 +1,75 @@
+"""Are the posteriors of the accuracy benchmark calibrated? SBC and calibration error on 1000 fresh pairs.
+
+    python -m benchmarks.calibration --tasks two_moons slcp --simulations 10000 100000
+
+Trains what ``benchmarks/runs`` does not hold, as :mod:`benchmarks.accuracy` does, and writes
+``results/calibration.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+import propersbi as ps
+from benchmarks.accuracy import RESULTS, RUNS, machine
+from propersbi.calibration import ecdf_band
+
+PAIRS, DRAWS, SEED = 1000, 500, 0
+
+
+def measure(name: str, simulations: int) -> ps.Diagnostics:
+    task = ps.tasks.get(name)
+    sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED)
+    folder = RUNS / f"{name}-{simulations}-{SEED}-default-10x10000"
+    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=SEED, folder=folder)
+    test = ps.simulate(task.prior, task.simulate, PAIRS, seed=1000 + SEED)
+    return ps.diagnose(posterior, test.theta, test.x, draws=DRAWS, seed=SEED)
+
+
+def outside(ranks: np.ndarray) -> np.ndarray:
+    """By how much the line of each parameter's ranks leaves the 99 % band at most; 0 if it stays inside."""
+    levels, low, high = ecdf_band(len(ranks))
+    line = (ranks[:, None] < levels[:, None] * (DRAWS + 1)).mean(0)  # (levels, parameters)
+    return np.maximum(np.maximum(low[:, None] - line, line - high[:, None]), 0).max(0)
+
+
+def row(name: str, simulations: int, result: Any) -> str:
+    error, excess = result.parameters["calibration_error"], outside(result.arrays["ranks"])
+    inside = "all" if not excess.any() else f"{np.sum(excess == 0)} of {len(excess)} (beyond by {excess.max():.3f})"
+    return (
+        f"| {name} | {simulations:,} | **{error.mean():.3f}** | {', '.join(f'{value:.3f}' for value in error)} "
+        f"| {inside} | {', '.join(f'{value:.2g}' for value in result.parameters['sbc_p'])} "
+        f"| {', '.join(f'{value:.2f}' for value in result.parameters['coverage_90'])} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=["two_moons", "slcp"])
+    parser.add_argument("--simulations", nargs="+", type=int, default=[10_000, 100_000])
+    options = parser.parse_args()
+    lines = [
+        "# Calibration",
+        "",
+        f"{PAIRS} fresh pairs, {DRAWS} draws each, seed {SEED}, everything by default: the calibration error (mean and",
+        "per parameter; an exact posterior has about .01), whether the lines of the SBC ranks stay inside their 99 %",
+        "band, the p-value of each line and how often 90 % intervals hold the truth. Written by",
+        "`python -m benchmarks.calibration`.",
+        "",
+        "| task | simulations | calibration error | per parameter | inside the band | SBC p | 90 % coverage |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in options.tasks:
+        for simulations in options.simulations:
+            lines.append(row(name, simulations, measure(name, simulations)))
+            print(lines[-1], flush=True)
+    lines += ["", f"Machine: {machine()}. Date: {date.today().isoformat()}.", ""]
+    (RESULTS / "calibration.md").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
