@@ -35,7 +35,7 @@ from propersbi.types import InputError
 __all__ = ["Profile", "check", "pair_score"]
 
 Profile = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
-"""``(squared distance > 0, wanted) -> (value, slope)``; if it is not wanted, the slope may be anything."""
+"""``(squared distance > 0, wanted) -> (value, slope)``, either in its memory; unwanted slopes may be anything."""
 
 FEW = 4  # coordinates up to which differences are taken one by one
 CELLS = 2**19  # numbers in an intermediate tensor: two megabytes stay in the cache

@@ -60,7 +60,7 @@ class EnergyScore(Rule):
             slope = root * root * root
         else:
             slope = square.pow(self.beta / 2 - 1)
-        return square * slope, slope.mul_(self.beta / 2)
+        return square.mul_(slope), slope.mul_(self.beta / 2)  # the square is not needed again
 
 
 @dataclass(frozen=True)
