@@ -3,9 +3,10 @@
 import torch
 
 from propersbi.executors import Joblib, Serial
+from propersbi.games import KL, Hellinger, JensenShannon, Pearson, ReverseKL, TotalVariation, Wasserstein
 from propersbi.kernels import Gaussian, InverseMultiquadric, Laplace, Matern, Mixture, RationalQuadratic
-from propersbi.networks import MLPGenerator, PaperMLP
-from propersbi.objectives import ScoreMinimization
+from propersbi.networks import Flow, MLPCritic, MLPGenerator, PaperMLP
+from propersbi.objectives import Adversarial, MaximumLikelihood, ScoreMinimization
 from propersbi.refinement import ReverseMarkov
 from propersbi.residual import Residual
 from propersbi.scoring import (
@@ -75,10 +76,32 @@ OBJECTIVES = {
     "refinement": lambda: ScoreMinimization(
         ReverseMarkov(MLPGenerator((2,), (2,), width=16, depth=1, chain=True), center=1.0), EnergyScore(), m=5
     ),
+    "gan": lambda: Adversarial(MLPGenerator((2,), (2,), width=16, depth=1), critic=critic(), critic_steps=2),
+    "wasserstein": lambda: Adversarial(
+        MLPGenerator((2,), (2,), width=16, depth=1), Wasserstein(), critic=critic(), m=2, unrolled=2
+    ),
+    "flow": lambda: MaximumLikelihood(Flow((2,), (2,), transforms=2, width=16)),
+    "flow by energy": lambda: ScoreMinimization(Flow((2,), (2,), transforms=2, width=16), EnergyScore(), m=5),
     "residual": lambda: ScoreMinimization(
         Residual(MLPGenerator((2,), (2,), width=16, depth=1)).fit(*linear_pairs(50)), EnergyScore(), m=5
     ),
 }
+
+GAMES = {
+    "jensen-shannon": JensenShannon(),
+    "jensen-shannon, non-saturating": JensenShannon(saturating=False),
+    "kl": KL(),
+    "reverse kl": ReverseKL(),
+    "pearson": Pearson(),
+    "hellinger": Hellinger(),
+    "total variation": TotalVariation(),
+    "wasserstein": Wasserstein(penalty=1.0),
+}
+
+
+def critic(**options):
+    return MLPCritic((2,), (2,), width=32, depth=2, **options)
+
 
 EXECUTORS = {"serial": Serial(), "joblib": Joblib(workers=2)}
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from propersbi import (
         calibration,
+        games,
         kernels,
         metrics,
         networks,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from propersbi.diagnostics import Diagnostics, diagnose
     from propersbi.executors import Joblib, Serial
     from propersbi.inference import fit
-    from propersbi.objectives import ScoreMinimization
+    from propersbi.objectives import Adversarial, MaximumLikelihood, ScoreMinimization
     from propersbi.posterior import Posterior
     from propersbi.scoring import (
         Derived,
@@ -50,6 +51,7 @@ __version__ = "0.1.0"
 
 _MODULES = (
     "calibration",
+    "games",
     "kernels",
     "metrics",
     "networks",
@@ -61,6 +63,7 @@ _MODULES = (
     "training",
 )
 _NAMES = {
+    "Adversarial": "objectives",
     "Box": "support",
     "Derived": "scoring",
     "Diagnostics": "diagnostics",
@@ -71,6 +74,7 @@ _NAMES = {
     "Patched": "scoring",
     "Posterior": "posterior",
     "Scaled": "scoring",
+    "MaximumLikelihood": "objectives",
     "ScoreMinimization": "objectives",
     "Serial": "executors",
     "SimulationError": "simulation",
@@ -85,6 +89,7 @@ _NAMES = {
 }
 
 __all__ = [
+    "Adversarial",
     "Box",
     "Derived",
     "Diagnostics",
@@ -92,6 +97,7 @@ __all__ = [
     "InputError",
     "Joblib",
     "KernelScore",
+    "MaximumLikelihood",
     "Patched",
     "Posterior",
     "Scaled",
@@ -106,6 +112,7 @@ __all__ = [
     "calibration",
     "diagnose",
     "fit",
+    "games",
     "kernels",
     "metrics",
     "networks",

@@ -16,8 +16,8 @@ from torch import nn
 from propersbi.config import encode
 from propersbi.data import Batches, as_tensor, checked_pairs, split
 from propersbi.files import write_json
-from propersbi.networks import Generator, MLPGenerator
-from propersbi.objectives import ScoreMinimization
+from propersbi.networks import Flow, Generator, MLPGenerator
+from propersbi.objectives import MaximumLikelihood, ScoreMinimization
 from propersbi.posterior import Posterior, checked_names
 from propersbi.randomness import seeded
 from propersbi.refinement import ReverseMarkov
@@ -25,7 +25,7 @@ from propersbi.residual import Residual
 from propersbi.scoring import EnergyScore, resolved
 from propersbi.support import Box, Standardize, support_of
 from propersbi.training import History, TrainConfig, train
-from propersbi.types import InputError, ScoringRule
+from propersbi.types import InputError, Objective, ScoringRule
 
 __all__ = ["fit"]
 
@@ -42,7 +42,8 @@ def fit(
     prior: Any = None,
     rule: ScoringRule = EnergyScore(beta=0.5),  # noqa: B008
     m: int | None = None,
-    steps: int = STEPS,
+    steps: int | None = None,
+    objective: Callable[[Any], Objective] | None = None,
     network: nn.Module | Callable[..., Generator] | None = None,
     embedding: nn.Module | None = None,
     support: Any = None,
@@ -66,7 +67,9 @@ def fit(
         rule: The scoring rule. The energy score with a power below 1 sees the fine detail of thin posteriors.
         m: Draws per pair in training, at least 2; by default 20, or 10 in one pass.
         steps: More than 1 train a generator that refines its draws step by step, and that many are its default at
-            sampling; 1 trains one that draws in one pass.
+            sampling; 1 trains one that draws in one pass. By default 8, or 1 with another ``objective``.
+        objective: What makes another objective than the mean score from the sampler: ``Adversarial``,
+            ``functools.partial(Adversarial, game=Wasserstein())``, ``MaximumLikelihood``, ...
         network: A generator (or sampler), or what makes one from ``(theta_shape, x_shape)``, for example
             ``functools.partial(MLPGenerator, width=256)``.
         embedding: An own network that turns ``x`` (standardised) into features, trained along.
@@ -91,6 +94,9 @@ def fit(
         torch.Size([3, 1])
     """
     _check_options(training)
+    if objective is not None and m is not None:
+        raise InputError("Give 'm' to the objective itself.")
+    steps = (STEPS if objective is None else 1) if steps is None else steps
     theta, x = checked_pairs(theta, x)
     names = checked_names(parameter_names, theta.shape[1:])
     rows, held_out = split(len(theta), validation_fraction, seed=seed)
@@ -100,12 +106,17 @@ def fit(
     x_units = Standardize(x.shape[1:], tail=5.0).fit(as_tensor(x[few]))
     box = _box(support if support is not None else prior, theta_units, theta[few])
     with seeded(seed):
-        sampler = _network(network, theta.shape[1:], x.shape[1:], embedding, steps)
+        build: Any = network or (Flow if objective is MaximumLikelihood else MLPGenerator)
+        sampler = _network(build, theta.shape[1:], x.shape[1:], embedding, steps)
     known = theta_units(as_tensor(theta[few]))
     if steps != 1 and not isinstance(network, nn.Module) and _regressable(theta.shape, x.shape, most):
         sampler = Residual(sampler).fit(known, x_units(as_tensor(x[few])))
-    rule = resolved(rule, known)
-    objective = ScoreMinimization(sampler, rule, (10 if steps == 1 else 20) if m is None else m)
+    if hasattr(sampler, "bound"):  # a density must know where it ends
+        dim = math.prod(theta_units.shape)
+        ends = (torch.as_tensor(end).expand(dim).reshape(theta_units.shape) for end in box.ends())
+        sampler.bound(*(theta_units(end).flatten() for end in ends))
+    with seeded(seed + 1):
+        aim = _objective(objective, sampler, resolved(rule, known), m, steps)
     size = min(batch_size or _batch_size(len(rows)), len(rows))
     batches = Batches(theta, x, rows, size, theta_units, x_units, seed)
     numbers = math.prod(theta.shape[1:]) + math.prod(x.shape[1:])
@@ -114,11 +125,11 @@ def fit(
         time_limit=time_limit,
         seed=seed,
         device=device,
-        **training,
+        **{**getattr(aim, "training", {}), **training},
     )
     folder = None if folder is None else Path(folder)
     checkpoint = None if folder is None else folder / "checkpoint.ckpt"
-    history = train(objective, batches, batches.read(held_out), config, checkpoint=checkpoint, progress=progress)
+    history = train(aim, batches, batches.read(held_out), config, checkpoint=checkpoint, progress=progress)
     _warn(history)
     posterior = Posterior(
         sampler.cpu(),
@@ -127,7 +138,7 @@ def fit(
         support=box,
         parameter_names=names,
         prior=prior,
-        info=_info(sampler, objective, history, size, seed),
+        info=_info(sampler, aim, history, size, seed),
         history=dataclasses.asdict(history),
     )
     posterior.to("cpu" if device == "auto" else device)
@@ -152,10 +163,19 @@ def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], e
     if steps != 1:
         options["chain"] = True
     try:
-        return _sampler((network or MLPGenerator)(theta_shape, x_shape, **options), steps)
+        return _sampler(network(theta_shape, x_shape, **options), steps)
     except TypeError as error:
         hint = "" if steps == 1 else " A network that cannot be one step of several is trained with steps=1."
         raise InputError(f"The network cannot be built with {options}: {error}.{hint}") from error
+
+
+def _objective(make: Any, sampler: Any, rule: ScoringRule, m: int | None, steps: int) -> Objective:
+    if make is None:
+        return ScoreMinimization(sampler, rule, (10 if steps == 1 else 20) if m is None else m)
+    made = make(sampler)
+    if not isinstance(made, Objective):
+        raise InputError(f"'objective' must make an objective from a sampler, got {type(made).__name__}.")
+    return made
 
 
 def _sampler(network: nn.Module, steps: int) -> nn.Module:
@@ -226,6 +246,12 @@ def _warn(history: History) -> None:
             "kept. A smaller 'learning_rate' may help.",
             stacklevel=3,
         )
+    if history.stopped == "trouble":
+        warnings.warn(
+            f"Training stopped at step {history.steps}: {history.trouble}. The weights of step {history.best_step} are "
+            "kept.",
+            stacklevel=3,
+        )
     if history.stopped == "interrupted":
         warnings.warn(
             f"Training was interrupted at step {history.steps}; the weights of step {history.best_step} are kept.",
@@ -233,10 +259,10 @@ def _warn(history: History) -> None:
         )
 
 
-def _info(sampler: nn.Module, objective: ScoreMinimization, history: History, size: int, seed: int) -> dict[str, Any]:
+def _info(sampler: nn.Module, objective: Objective, history: History, size: int, seed: int) -> dict[str, Any]:
     return {
-        "rule": encode(objective.rule),
-        "m": objective.m,
+        "objective": type(objective).__name__,
+        **{name: encode(getattr(objective, name)) for name in ("rule", "m", "game") if hasattr(objective, name)},
         "batch_size": size,
         "seed": seed,
         "steps": history.steps,

@@ -129,6 +129,23 @@ class Posterior:
                     bar.update(out.shape[0] * out.shape[1])
         return draws
 
+    def log_prob(self, theta: Any, x: Any = None) -> Tensor:
+        """The logarithm of the density at ``theta (k, *theta_shape)``, for posteriors that have one: ``(k,)``."""
+        if not hasattr(self.sampler, "log_prob"):
+            raise InputError("This posterior can only be sampled: train a flow with MaximumLikelihood for a density.")
+        if x is None and self.default_x is None:
+            raise InputError("There is no observation: give 'x' or call 'set_default_x'.")
+        observation = self.default_x if x is None else self._observations(x, many=False)
+        assert observation is not None
+        values = torch.as_tensor(theta, device=self.device)
+        if tuple(values.shape[1:]) != self.theta_shape:
+            raise InputError(f"'theta' must have shape (k, {str(self.theta_shape)[1:]}, got {tuple(values.shape)}.")
+        stretch = self.theta_units.scale.expand(self.theta_shape).log().sum()
+        with torch.inference_mode():
+            units = self.x_units(observation.to(self.device))
+            density = self.sampler.log_prob(self.theta_units(values).unsqueeze(1), units)[:, 0]  # type: ignore[operator]
+        return density - stretch.float()
+
     def summary(self, x: Any = None, *, draws: int = 10_000, seed: int | None = None) -> dict[str, dict[str, float]]:
         """Mean, standard deviation, median and central 90 % interval of each parameter."""
         samples = self.sample((draws,), x, show_progress_bars=False, seed=seed).flatten(1).double()

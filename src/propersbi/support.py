@@ -130,6 +130,10 @@ class Box:
         inside = torch.where(low.isfinite() | high.isfinite(), inside, theta).float()
         return inside.clamp(_inwards(low, math.inf), _inwards(high, -math.inf))
 
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds as numbers, infinite where there is none: one for all coordinates or one for each."""
+        return self._ends(-math.inf), self._ends(math.inf)
+
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether the bounds are for events of this shape."""
         sizes = {len(bound) for bound in (self.lower, self.upper) if isinstance(bound, tuple)}

@@ -98,6 +98,7 @@ class History:
     seconds: float = 0.0
     steps: int = 0
     stopped: str = ""
+    trouble: str = ""
 
     def record(self, step: int, loss: float, rate: float, score: float) -> None:
         """Note a look at the held-out score."""
@@ -247,11 +248,13 @@ class _Run:
             # Few held-out pairs are scored again with other noise: what is left is the luck of the pairs, not of draws.
             starts = list(range(0, len(held_out), 500)) * max(1, ROWS // len(held_out))
             rows = [self.objective.validate(held_out[i : i + 500]) for i in starts]
+            trouble = self.objective.trouble(held_out[:500]) if hasattr(self.objective, "trouble") else ""
         pairs = torch.cat(rows).double().reshape(-1, len(held_out)).mean(0)
         score = pairs.mean().item()
         if not (math.isfinite(score) and math.isfinite(loss)):
             self.history.stopped = "diverged"
             return
+        self.history.trouble = trouble
         rate = self.config.rate(self.history.steps - 1, self.history.seconds)
         self.history.record(self.history.steps, loss, rate, score)
         if self.lowest is None or score < self.lowest.mean():
@@ -266,6 +269,7 @@ class _Run:
         if history.stopped == "diverged":
             return True
         reasons = {
+            "trouble": bool(history.trouble),
             "max_steps": history.steps >= config.max_steps,
             "patience": config.patience is not None and waited >= config.patience * config.validate_every,
             "time_limit": config.time_limit is not None and history.seconds >= config.time_limit,
@@ -277,7 +281,7 @@ class _Run:
         """What must be the same for a checkpoint to be continued."""
         fixed = {key: value for key, value in dataclasses.asdict(self.config).items() if key not in FREE}
         sizes = {name: sum(t.numel() for t in _tensors(net)) for name, net in self.networks.items()}
-        chosen = {name: encode(getattr(self.objective, name, None)) for name in ("rule", "m")}
+        chosen = {name: encode(getattr(self.objective, name, None)) for name in ("rule", "m", "game")}
         return {**fixed, "betas": list(self.config.betas), "weights": sizes, **chosen, **self.data}
 
     def save(self) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "Array",
     "Batch",
     "Executor",
+    "Game",
     "InputError",
     "Kernel",
     "Objective",
@@ -85,6 +86,14 @@ class ScoringRule(Protocol):
     """
 
     def __call__(self, samples: Tensor, theta: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class Game(Protocol):
+    """How a critic's numbers for real parameters ``(n,)`` and for draws ``(m, n)`` become losses, row by row."""
+
+    def critic_loss(self, real: Tensor, fake: Tensor) -> Tensor: ...
+    def generator_loss(self, fake: Tensor) -> Tensor: ...
 
 
 @runtime_checkable

@@ -1,6 +1,19 @@
-"""Networks: a generator turns noise and data into draws of the parameters."""
+"""Networks: a generator turns noise and data into draws of the parameters; critics and flows serve the baselines."""
 
+from propersbi.networks.critic import MLPCritic, PaperCritic, PaperFieldCritic, PaperImageCritic
+from propersbi.networks.flow import Flow
 from propersbi.networks.generator import ChainGenerator, Generator, Modulation
 from propersbi.networks.mlp import MLPGenerator, PaperMLP
 
-__all__ = ["ChainGenerator", "Generator", "MLPGenerator", "Modulation", "PaperMLP"]
+__all__ = [
+    "ChainGenerator",
+    "Flow",
+    "Generator",
+    "MLPCritic",
+    "MLPGenerator",
+    "Modulation",
+    "PaperCritic",
+    "PaperFieldCritic",
+    "PaperImageCritic",
+    "PaperMLP",
+]
