@@ -1,0 +1,149 @@
+"""Adversarial training beside score minimisation: the same generator, the same simulations, the same time.
+
+    python -m benchmarks.collapse --seconds 120
+
+Two problems: a posterior with two modes, and Two Moons. One generator that draws in one pass is trained by games and by
+the energy score for equally long; a flow with the log score and the default (eight steps) stand beside them. How many
+modes are covered, how well calibrated the draws are (500 fresh pairs), how far they can be told from the true posterior
+(C2ST, three observations, 2 000 draws). Writes ``results/collapse.md`` and ``docs/figures/collapse.png``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import propersbi as ps
+from benchmarks.accuracy import RESULTS, machine
+from propersbi.games import JensenShannon, Wasserstein
+from propersbi.networks import MLPGenerator
+
+SIMULATIONS, PAIRS, DRAWS, SEED = 10_000, 500, 2000, 0
+FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "collapse.png"
+GAN = {"network": MLPGenerator, "steps": 1}
+METHODS: dict[str, dict[str, Any]] = {
+    "GAN (Jensen-Shannon)": {**GAN, "objective": partial(ps.Adversarial, critic_steps=5)},
+    "GAN, non-saturating": {
+        **GAN,
+        "objective": partial(ps.Adversarial, game=JensenShannon(saturating=False), critic_steps=5),
+    },
+    "Wasserstein GAN": {**GAN, "objective": partial(ps.Adversarial, game=Wasserstein(), critic_steps=5)},
+    "energy score, one pass": {**GAN},
+    "energy score, eight steps": {},
+    "flow, log score": {"objective": ps.MaximumLikelihood},
+}
+
+
+class TwoModes:
+    """theta uniform on a square, x = (|theta_1|, theta_2) + noise: two bumps, one on either side."""
+
+    prior = ps.tasks.get("two_moons").prior  # the square (-1, 1)^2
+    noise = 0.05
+
+    def simulate(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return np.stack([np.abs(theta[:, 0]), theta[:, 1]], 1) + rng.normal(0, self.noise, theta.shape)
+
+    def observation(self, i: int) -> np.ndarray:
+        return np.array([[0.6, 0.0], [0.4, -0.5], [0.8, 0.3]][i - 1])
+
+    def reference_posterior(self, x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+        draws = x + rng.normal(0, self.noise, (4 * n, 2))
+        draws = draws[(draws[:, 0] > 0) & (np.abs(draws) < 1).all(1)][:n]
+        draws[:, 0] *= rng.choice([-1, 1], n)
+        return draws
+
+
+PROBLEMS: dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]] = {
+    "two modes": (TwoModes(), lambda theta: theta[:, 0] > 0),
+    "two moons": (ps.tasks.get("two_moons"), lambda theta: theta.sum(1) > 0),
+}
+"""The problem, and which of its two modes a parameter belongs to."""
+
+
+def measure(problem: str, method: str, seconds: float) -> tuple[dict[str, Any], np.ndarray]:
+    task, mode = PROBLEMS[problem]
+    sims = ps.simulate(task.prior, task.simulate, SIMULATIONS, seed=SEED)
+    posterior = ps.fit(
+        sims.theta,
+        sims.x,
+        prior=task.prior,
+        seed=SEED,
+        time_limit=seconds,
+        max_steps=10**6,
+        patience=None,
+        **METHODS[method],
+    )
+    test = ps.simulate(task.prior, task.simulate, PAIRS, seed=SEED + 1)
+    draws = posterior.sample_batched((250,), x=test.x, seed=SEED, show_progress_bars=False).numpy()
+    scores, covered = [], []
+    for i in (1, 2, 3):
+        samples = posterior.sample((DRAWS,), x=task.observation(i), seed=i, show_progress_bars=False).numpy()
+        truth = task.reference_posterior(task.observation(i), DRAWS, np.random.default_rng(i))
+        scores.append(ps.metrics.c2st(samples, truth))
+        found, expected = mode(samples).mean(), mode(truth).mean()
+        covered.append(float(found > 0.1 * expected) + float(1 - found > 0.1 * (1 - expected)))
+    error = ps.metrics.calibration_error(draws, np.asarray(test.theta)).mean()
+    row = {"steps": posterior.info["steps"], "seconds": posterior.info["seconds"], "modes": np.mean(covered)}
+    row |= {"calibration": error, "c2st": np.mean(scores), "stopped": posterior.history["stopped"]}
+    first = posterior.sample((DRAWS,), x=task.observation(1), seed=1, show_progress_bars=False).numpy()
+    return row, first
+
+
+def draw(pictures: dict[tuple[str, str], np.ndarray]) -> None:
+    """One panel for each problem and method: the draws over the true posterior."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(len(PROBLEMS), len(METHODS), figsize=(2.4 * len(METHODS), 2.6 * len(PROBLEMS)))
+    for (problem, method), samples in pictures.items():
+        row, column = list(PROBLEMS).index(problem), list(METHODS).index(method)
+        axis, task = axes[row, column], PROBLEMS[problem][0]
+        truth = task.reference_posterior(task.observation(1), DRAWS, np.random.default_rng(1))
+        axis.plot(*truth.T, ".", ms=2, color="#bbbbbb", rasterized=True)
+        axis.plot(*samples.T, ".", ms=2, color="#1f77b4", alpha=0.5, rasterized=True)
+        axis.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xticks=[], yticks=[], aspect="equal")
+        if row == 0:
+            axis.set_title(method, fontsize=9)
+        if column == 0:
+            axis.set_ylabel(problem)
+    figure.tight_layout()
+    FIGURE.parent.mkdir(exist_ok=True)
+    figure.savefig(FIGURE, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=120.0, help="of training, for each")
+    options = parser.parse_args()
+    lines = [
+        "# Games and scores",
+        "",
+        f"{SIMULATIONS:,} simulations, {options.seconds:.0f} s of training each on one thread, seed {SEED}. Modes",
+        "covered: how many of the two modes hold at least a tenth of their share of the draws (mean over three observations).",
+        "Calibration error on 500 fresh pairs, C2ST over three observations with 2 000 draws. Written by",
+        "`python -m benchmarks.collapse`.",
+        "",
+        "| problem | trained by | steps | modes covered | calibration error | C2ST | stopped by |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    pictures = {}
+    for problem in PROBLEMS:
+        for method in METHODS:
+            row, pictures[problem, method] = measure(problem, method, options.seconds)
+            lines.append(
+                f"| {problem} | {method} | {row['steps']} | {row['modes']:.1f} of 2 | {row['calibration']:.3f} "
+                f"| **{row['c2st']:.3f}** | {row['stopped']} |"
+            )
+            print(lines[-1], flush=True)
+    lines += ["", f"Machine: {machine()}. Date: {date.today().isoformat()}.", ""]
+    (RESULTS / "collapse.md").write_text("\n".join(lines))
+    draw(pictures)
+
+
+if __name__ == "__main__":
+    main()
