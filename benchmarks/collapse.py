@@ -125,7 +125,7 @@ def main() -> None:
         "",
         f"{SIMULATIONS:,} simulations, {options.seconds:.0f} s of training each on one thread, seed {SEED}. Modes",
         "covered: how many of the two modes hold at least a tenth of their share of the draws (mean over three",
-        "observations). Calibration error on 500 fresh pairs, C2ST over three observations with 2 000 draws. Written by",
+        "observations). Calibration error on 500 fresh pairs, C2ST over three observations with 2 000 draws. By",
         "`python -m benchmarks.collapse`.",
         "",
         "| problem | trained by | steps | modes covered | calibration error | C2ST | stopped by |",
