@@ -252,7 +252,7 @@ def test_run_json_says_what_was_done(call, own_file):
     assert record["model"] == "my_model.py"
     assert record["simulations"]["n"] == 400
     assert record["training"]["m"] == 3
-    assert record["training"]["rule"] == {"class": "EnergyScore", "beta": 0.5}
+    assert record["training"]["rule"] == {"class": "EnergyScore", "beta": 0.5, "fair": True}
     assert os.fspath(own_file) not in Path("r/run.json").read_text()
 
 

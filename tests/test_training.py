@@ -210,7 +210,7 @@ import propersbi as ps
 if __name__ == "__main__":
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(400, 2)).astype("float32")
-    x = theta + 0.5 * rng.normal(size=(400, 2)).astype("float32")
+    x = theta**2 + 0.5 * rng.normal(size=(400, 2)).astype("float32")  # no linear regression sees through this
     network = lambda *shapes, **options: ps.networks.MLPGenerator(*shapes, width=16, depth=1, **options)
     posterior = ps.fit(theta, x, folder=sys.argv[1], network=network, progress=False, **json.loads(sys.argv[2]))
     weights = torch.cat([w.detach().flatten() for w in posterior.sampler.parameters()])

@@ -57,8 +57,8 @@ def pair_score(
 
     Examples:
         >>> draws = torch.tensor([[[3.0, 4.0]], [[0.0, 0.0]]])
-        >>> pair_score(draws, torch.zeros(1, 2), lambda square, wanted: (square, torch.ones_like(square)))
-        tensor([0.])
+        >>> pair_score(draws, torch.ones(1, 2), lambda square, wanted: (square, torch.ones_like(square)))
+        tensor([-10.])
     """
     check(samples, theta)
     return _PairScore.apply(samples.flatten(2), theta.flatten(1), profile, fair)
