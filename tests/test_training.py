@@ -248,7 +248,7 @@ def test_kill_9_in_training_resumes_to_the_same_bits(tmp_path):
 
 def test_two_processes_train_together(tmp_path):
     """Two CPU processes, each with half of every batch, end with the same weights and a better score."""
-    process = start_script(tmp_path, "ddp", max_steps=60, validate_every=20, m=4, device="cpu", devices=2)
+    process = start_script(tmp_path, "ddp", max_steps=60, validate_every=20, m=4, device="cpu", devices=2, warmup=5)
     first, second = results(process, tmp_path / "ddp")
     assert first == second
     assert first["best"] < first["first"]
