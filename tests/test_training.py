@@ -210,7 +210,7 @@ import propersbi as ps
 if __name__ == "__main__":
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(400, 2)).astype("float32")
-    x = theta**2 + 0.5 * rng.normal(size=(400, 2)).astype("float32")  # no linear regression sees through this
+    x = np.abs(theta) + 0.1 * rng.normal(size=(400, 2)).astype("float32")  # a linear regression sees nothing
     network = lambda *shapes, **options: ps.networks.MLPGenerator(*shapes, width=16, depth=1, **options)
     posterior = ps.fit(theta, x, folder=sys.argv[1], network=network, progress=False, **json.loads(sys.argv[2]))
     weights = torch.cat([w.detach().flatten() for w in posterior.sampler.parameters()])
@@ -248,7 +248,9 @@ def test_kill_9_in_training_resumes_to_the_same_bits(tmp_path):
 
 def test_two_processes_train_together(tmp_path):
     """Two CPU processes, each with half of every batch, end with the same weights and a better score."""
-    process = start_script(tmp_path, "ddp", max_steps=60, validate_every=20, m=4, device="cpu", devices=2, warmup=5)
+    process = start_script(
+        tmp_path, "ddp", max_steps=60, validate_every=20, m=4, device="cpu", devices=2, warmup=5, learning_rate=0.01
+    )
     first, second = results(process, tmp_path / "ddp")
     assert first == second
     assert first["best"] < first["first"]
