@@ -65,6 +65,7 @@ GENERATORS = {
     "mlp scalar": lambda: MLPGenerator((1,), (1,), width=16, depth=1, head=1),
     "mlp deep": lambda: MLPGenerator((2,), (3,), width=16, depth=3, head_width=8),
     "paper": lambda: PaperMLP((2,), (3,)),
+    "paper small": lambda: PaperMLP((2,), (3,), before=1, after=1),
 }
 
 OBJECTIVES = {

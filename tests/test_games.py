@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from benchmarks import gatsbi
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -291,3 +292,39 @@ def test_a_posterior_has_a_density_if_its_sampler_has():
 def test_an_absurdly_large_flow_is_refused():
     with pytest.raises(InputError, match="is too large"):
         Flow((1000,), (1000,), width=100_000)
+
+
+# -- the paper's configurations
+
+
+def test_every_specification_names_a_critic_and_a_game_that_exist():
+    shapes = {
+        "two_moons": ((2,), (2,)),
+        "slcp": ((5,), (8,)),
+        "shallow_water": ((100,), (2, 100, 100)),
+        "camera": ((28, 28), (28, 28)),
+    }
+    for name in gatsbi.specs():
+        for reduced in (False, True):
+            spec = gatsbi.chosen(name, reduced)
+            theta_shape, x_shape = shapes[spec["task"]]
+            if reduced or "PaperCritic" not in spec["critic"]["class"]:  # the large ones are built above
+                network = gatsbi.made(ps.networks, spec["critic"], theta_shape, x_shape)
+                assert network(torch.zeros(2, 3, *theta_shape), torch.zeros(3, *x_shape)).shape == (2, 3)
+            assert isinstance(gatsbi.made(ps.games, spec["game"]), JensenShannon)
+
+
+def test_the_generator_of_the_tuned_configuration_is_tiny():
+    network = gatsbi.made(ps.networks, gatsbi.chosen("two_moons_small")["generator"], (2,), (2,))
+    assert sum(weight.numel() for weight in network.parameters()) == 898
+
+
+def test_a_reduced_specification_runs():
+    task = ps.tasks.get("two_moons")
+    sims = ps.simulate(task.prior, task.simulate, 1000, seed=0, progress=False)
+    spec = gatsbi.chosen("two_moons", reduced=True)
+    posterior = gatsbi.fit(spec, sims.theta, sims.x, task.prior, 0, max_steps=30, validate_every=10, progress=False)
+    assert posterior.info["objective"] == "Adversarial"
+    assert posterior.sample((5,), x=task.observation(1)).shape == (5, 2)
+    with pytest.raises(InputError, match="There is no specification 'x'"):
+        gatsbi.chosen("x")

@@ -74,7 +74,8 @@ class Adversarial:
         game: How both are scored; see :mod:`propersbi.games`.
         critic: A network ``(theta, x) -> number``; one from the shapes unless given.
         m: Draws per pair.
-        critic_steps: Steps of the critic before each of the sampler.
+        critic_steps: Steps of the critic in a round,
+        sampler_steps: and of the sampler.
         unrolled: Further steps of the critic that the sampler foresees: they are taken on its own batch, looked at and
             taken back (first order: no gradient flows through them).
         unroll_rate: The step size of these.
@@ -89,6 +90,7 @@ class Adversarial:
     critic: nn.Module = None  # type: ignore[assignment]
     m: int = 1
     critic_steps: int = 1
+    sampler_steps: int = 1
     unrolled: int = 0
     unroll_rate: float = 1e-3
     rule: ScoringRule = EnergyScore(beta=0.5)  # noqa: RUF009
@@ -102,7 +104,7 @@ class Adversarial:
     def __post_init__(self) -> None:
         if hasattr(self.sampler, "steps"):
             raise InputError("A game trains samplers that draw in one pass: ask for steps=1.")
-        for name, least in (("m", 1), ("critic_steps", 1), ("unrolled", 0), ("judged", 2)):
+        for name, least in (("m", 1), ("critic_steps", 1), ("sampler_steps", 1), ("unrolled", 0), ("judged", 2)):
             if getattr(self, name) < least:
                 raise InputError(f"'{name}' must be at least {least}, got {getattr(self, name)}.")
         if self.critic is None:
@@ -117,7 +119,8 @@ class Adversarial:
 
     def phases(self) -> tuple[Phase, ...]:
         """The critic moves first."""
-        return (Phase("critic", self.critic_loss, self.critic_steps), Phase("sampler", self.sampler_loss))
+        critic = Phase("critic", self.critic_loss, self.critic_steps)
+        return critic, Phase("sampler", self.sampler_loss, self.sampler_steps)
 
     def critic_loss(self, batch: Batch) -> Float[Tensor, ""]:
         """What the critic goes down; draws are taken as they are."""

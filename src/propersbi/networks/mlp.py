@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -134,25 +135,34 @@ class PaperMLP(Generator):
         theta_shape: The event shape of the parameters.
         x_shape: The event shape of the data.
         latent: Latent variables; as many as parameters unless given.
+        before: Linear layers before the noise, and
+        after: after it; one each in the smaller network of its GAN for Two Moons.
 
     Examples:
         >>> sum(weight.numel() for weight in PaperMLP((2,), (2,)).parameters())
         50434
     """
 
-    def __init__(self, theta_shape: Sequence[int], x_shape: Sequence[int], *, latent: int | None = None) -> None:
+    def __init__(
+        self,
+        theta_shape: Sequence[int],
+        x_shape: Sequence[int],
+        *,
+        latent: int | None = None,
+        before: int = 3,
+        after: int = 2,
+    ) -> None:
         super().__init__()
         _check_sizes(theta_shape=theta_shape, x_shape=x_shape)
+        _check_sizes(100, before=[before], after=[after])
         self.theta_shape, self.x_shape = tuple(theta_shape), tuple(x_shape)
         dim = math.prod(self.theta_shape)
         self.latent = dim if latent is None else latent
-        act = nn.LeakyReLU(SLOPE)
-        self.trunk = nn.Sequential(
-            nn.Linear(math.prod(self.x_shape), 128), act, nn.Linear(128, 128), act, nn.Linear(128, 128)
-        )
+        self.before, self.after = before, after
+        self.trunk = nn.Sequential(*_alternating([math.prod(self.x_shape), *[128] * before], ends_linear=True))
         self.modulation = Modulation(128, self.latent, shift=False)
         nn.init.normal_(self.modulation.scale)
-        self.head = nn.Sequential(act, nn.Linear(128, 128), act, nn.Linear(128, dim), act)
+        self.head = nn.Sequential(nn.LeakyReLU(SLOPE), *_alternating([*[128] * after, dim], ends_linear=False))
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
         return self.trunk(x.flatten(1))
@@ -161,6 +171,12 @@ class PaperMLP(Generator):
         self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
     ) -> Float[Tensor, "m n *theta"]:
         return self.head(self.modulation(context, z)).unflatten(-1, self.theta_shape)
+
+
+def _alternating(sizes: Sequence[int], *, ends_linear: bool) -> list[nn.Module]:
+    """Linear layers, a leaky rectifier after each, or after each but the last."""
+    layers = [layer for pair in pairwise(sizes) for layer in (nn.Linear(*pair), nn.LeakyReLU(SLOPE))]
+    return layers[:-1] if ends_linear else layers
 
 
 class _Gated(nn.Module):
