@@ -175,7 +175,9 @@ class PaperMLP(Generator):
 
 def _alternating(sizes: Sequence[int], *, ends_linear: bool) -> list[nn.Module]:
     """Linear layers, a leaky rectifier after each, or after each but the last."""
-    layers = [layer for pair in pairwise(sizes) for layer in (nn.Linear(*pair), nn.LeakyReLU(SLOPE))]
+    layers: list[nn.Module] = []
+    for pair in pairwise(sizes):
+        layers += [nn.Linear(*pair), nn.LeakyReLU(SLOPE)]
     return layers[:-1] if ends_linear else layers
 
 
