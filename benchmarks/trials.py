@@ -1,6 +1,7 @@
-"""What the defaults are worth: one thing changed at a time, 10 000 simulations, three observations, seed 0.
+"""What the defaults are worth: one thing changed at a time, three observations, seed 0.
 
-    python -m benchmarks.trials --tasks two_moons slcp
+    python -m benchmarks.trials --tasks two_moons slcp --simulations 10000
+    python -m benchmarks.trials --tasks gaussian_linear --simulations 1000 --trials defaults "no linear regression"
 
 Runs what is not yet in ``benchmarks/results/trials-<task>.csv`` and writes ``trials.md`` beside it. C2ST with 4 000
 draws is good to about .01; the benchmark proper is :mod:`benchmarks.accuracy`.
@@ -19,12 +20,23 @@ import numpy as np
 from torch import Tensor, nn
 
 import propersbi as ps
-from benchmarks.accuracy import RESULTS, machine
+from benchmarks.accuracy import RESULTS, RUNS, machine
 from propersbi.networks import MLPGenerator
 from propersbi.refinement import ReverseMarkov
 
 DRAWS, OBSERVATIONS, SEED = 4000, (1, 5, 10), 0  # the last two of Two Moons lie at the walls
-FIELDS = ["task", "trial", "sampling_steps", "c2st", "kept", "trained", "train_seconds", "machine", "date"]
+FIELDS = [
+    "task",
+    "simulations",
+    "trial",
+    "sampling_steps",
+    "c2st",
+    "kept",
+    "trained",
+    "train_seconds",
+    "machine",
+    "date",
+]
 
 
 def chain(theta_shape: Any, x_shape: Any, *, chain: bool, **levels: float) -> ReverseMarkov:
@@ -60,6 +72,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "half the steps of training": {"max_steps": 2000},
     "levels spread by 2.2": {"network": partial(chain, spread=2.2)},
     "levels up to 5": {"network": partial(chain, highest=5.0)},
+    "no linear regression": {"network": "bare"},
     "one pass": {"steps": 1},
 }
 
@@ -75,10 +88,14 @@ def read(task: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def run(name: str, trial: str) -> list[dict[str, Any]]:
+def run(name: str, simulations: int, trial: str) -> list[dict[str, Any]]:
     """Train once and compare; a row for each number of sampling steps."""
-    task, options = ps.tasks.get(name), TRIALS[trial]
-    sims = ps.simulate(task.prior, task.simulate, 10_000, seed=SEED, progress=False)
+    task, options = ps.tasks.get(name), dict(TRIALS[trial])
+    sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED, progress=False)
+    if options.get("network") == "bare":  # a network that is already built is taken as it is
+        options["network"] = MLPGenerator(sims.theta.shape[1:], sims.x.shape[1:], chain=True)
+    if not options:  # the benchmark trains this one, too
+        options["folder"] = RUNS / f"{name}-{simulations}-{SEED}-default-10x10000"
     posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=SEED, **options)
     rows = []
     for steps in (2, 4, 8, 16) if trial == "defaults" else (None,):
@@ -90,6 +107,7 @@ def run(name: str, trial: str) -> list[dict[str, Any]]:
         info = posterior.info
         row = {
             "task": name,
+            "simulations": simulations,
             "trial": trial,
             "sampling_steps": steps or options.get("steps", 8),
             "c2st": round(float(np.mean(scores)), 3),
@@ -113,15 +131,15 @@ def table(rows: list[dict[str, str]]) -> str:
     lines = [
         "# Trials",
         "",
-        "One thing changed at a time: 10 000 simulations, seed 0, mean C2ST over observations 1, 5 and 10, 4 000 draws",
-        "(about ±.01). Written by `python -m benchmarks.trials`. Training times are rough: the",
-        "machine's two cores did other work at the same time.",
+        "One thing changed at a time: seed 0, mean C2ST over observations 1, 5 and 10, 4 000 draws (about ±.01).",
+        "Written by `python -m benchmarks.trials`. Training times are rough: the machine's two cores did other work at",
+        "the same time.",
         "",
-        "| task | trial | sampling steps | C2ST | weights kept of step | training | date |",
-        "|---|---|---|---|---|---|---|",
+        "| task | simulations | trial | sampling steps | C2ST | weights kept of step | training | date |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row['task']} | {row['trial']} | {row['sampling_steps']} | {float(row['c2st']):.3f} "
+        f"| {row['task']} | {int(row['simulations']):,} | {row['trial']} | {row['sampling_steps']} | {float(row['c2st']):.3f} "
         f"| {row['kept']} of {row['trained']} | {row['train_seconds']} s | {row['date']} |"
         for row in rows
     ]
@@ -131,12 +149,14 @@ def table(rows: list[dict[str, str]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=["two_moons", "slcp"])
+    parser.add_argument("--simulations", type=int, default=10_000)
     parser.add_argument("--trials", nargs="+", default=list(TRIALS))
     options = parser.parse_args()
     for trial in options.trials:
         for task in options.tasks:
-            if not any(row["trial"] == trial for row in read(task)):
-                write(task, [*read(task), *run(task, trial)])
+            done = [(row["trial"], row["simulations"]) for row in read(task)]
+            if (trial, str(options.simulations)) not in done:
+                write(task, [*read(task), *run(task, options.simulations, trial)])
 
 
 if __name__ == "__main__":

@@ -43,6 +43,13 @@ def test_the_guide_to_scoring_rules_runs():
     assert names["posterior"].sample((3,), x=np.zeros(2)).shape == (3, 2)
 
 
+def test_the_guide_to_the_baselines_runs():
+    names = {}
+    for code in blocks((Path(__file__).parent.parent / "docs" / "baselines.md").read_text()):
+        exec(code, names)
+    assert names["log_density"].shape == (100,)
+
+
 def test_every_link_of_the_documentation_leads_somewhere():
     root = Path(__file__).parent.parent
     for page in [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]:
