@@ -139,8 +139,8 @@ def table(rows: list[dict[str, str]]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row['task']} | {int(row['simulations']):,} | {row['trial']} | {row['sampling_steps']} | {float(row['c2st']):.3f} "
-        f"| {row['kept']} of {row['trained']} | {row['train_seconds']} s | {row['date']} |"
+        f"| {row['task']} | {int(row['simulations']):,} | {row['trial']} | {row['sampling_steps']} "
+        f"| {float(row['c2st']):.3f} | {row['kept']} of {row['trained']} | {row['train_seconds']} s | {row['date']} |"
         for row in rows
     ]
     return "\n".join([*lines, "", f"Machine: {'; '.join(sorted({row['machine'] for row in rows}))}.", ""])

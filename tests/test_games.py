@@ -289,6 +289,20 @@ def test_a_posterior_has_a_density_if_its_sampler_has():
         ps.fit(theta, x, max_steps=2, progress=False).log_prob(points, x=[0.5, 0.5])
 
 
+def test_the_density_of_two_moons_integrates_to_one_inside_the_prior():
+    task = ps.tasks.get("two_moons")
+    sims = ps.simulate(task.prior, task.simulate, 1000, seed=0, progress=False)
+    network = partial(Flow, transforms=2, width=32)
+    options = {"objective": MaximumLikelihood, "network": network, "max_steps": 100, "progress": False}
+    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, **options)
+    edges = np.linspace(-1, 1, 401)
+    grid = (edges[1:] + edges[:-1]) / 2
+    points = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1).reshape(-1, 2)
+    density = posterior.log_prob(points, x=task.observation(1)).exp()
+    assert density.sum().item() * (grid[1] - grid[0]) ** 2 == pytest.approx(1, abs=0.02)
+    assert posterior.log_prob(np.array([[1.5, 0.0]]), x=task.observation(1)).item() == -np.inf
+
+
 def test_an_absurdly_large_flow_is_refused():
     with pytest.raises(InputError, match="is too large"):
         Flow((1000,), (1000,), width=100_000)
