@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         tasks,
         training,
     )
+    from propersbi.comparison import Comparison, compare
     from propersbi.diagnostics import Diagnostics, diagnose
     from propersbi.executors import Joblib, Serial
     from propersbi.inference import fit
@@ -63,6 +64,8 @@ _MODULES = (
     "training",
 )
 _NAMES = {
+    "Comparison": "comparison",
+    "compare": "comparison",
     "Adversarial": "objectives",
     "Box": "support",
     "Derived": "scoring",
@@ -91,6 +94,7 @@ _NAMES = {
 __all__ = [
     "Adversarial",
     "Box",
+    "Comparison",
     "Derived",
     "Diagnostics",
     "EnergyScore",
@@ -110,6 +114,7 @@ __all__ = [
     "TrainConfig",
     "VariogramScore",
     "calibration",
+    "compare",
     "diagnose",
     "fit",
     "games",
