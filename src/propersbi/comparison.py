@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from propersbi.diagnostics.inputs import events, shape_of, to_numpy, true_parameters
-from propersbi.metrics import calibration_error, crps, energy_score
+from propersbi.metrics import _misses, _spread, calibration_error, crps, energy_score
 from propersbi.posterior import checked_names
 from propersbi.progress import progress_bar
 from propersbi.randomness import stream
@@ -149,16 +149,13 @@ def compare(
         raise InputError(f"'level' must lie between 0 and 1, got {level}.")
     truth = true_parameters(theta, x)
     n, event = len(truth), truth.shape[1:]
-    if n < 2:
-        raise InputError(f"A comparison needs at least 2 pairs, got {n}.")
     data = events("x", x[:], shape_of(x)[1:])
     known = truth.reshape(n, -1)
     sd = known.std(0)
     if not sd.all():
         raise InputError(f"{np.sum(sd == 0)} of the {len(sd)} parameters do not vary.")
-    prior = (
-        known if prior_samples is None else events("prior_samples", prior_samples, event).reshape(-1, known.shape[1])
-    )
+    prior = truth if prior_samples is None else events("prior_samples", prior_samples, event)
+    prior = prior.reshape(len(prior), -1)
     with stream(seed, 0) as rng:
         prior = prior[rng.permutation(len(prior))[: max(draws, 1000)]]
     measured = []
@@ -170,7 +167,7 @@ def compare(
             )
             bar.update()
     energy, marginal, calibration = (np.stack(column) for column in zip(*measured, strict=True))
-    base = energy_score(np.broadcast_to(prior[:, None] / sd, (len(prior), n, len(sd))), known / sd)
+    base = 2 * _misses(prior[:, None] / sd, known / sd) - _spread(prior / sd)
     names = tuple(checked_names(parameter_names or _names(samplers, known.shape[1]), event))
     return Comparison(tuple(samplers), names, energy, marginal, calibration, base, level, seed)
 
