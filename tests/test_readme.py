@@ -33,6 +33,8 @@ def test_the_longer_example_runs(tmp_path, monkeypatch, capsys):
     assert names["many"].shape == (1000, 50, 2)
     assert "verdict" in capsys.readouterr().out
     assert (names["samples"] > 0).all()
+    exec(list(blocks())[2], names)
+    assert "behind the best" in capsys.readouterr().out
 
 
 def test_the_guide_to_scoring_rules_runs():

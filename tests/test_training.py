@@ -52,24 +52,26 @@ def test_the_learning_rate_rises_and_falls_to_zero():
     assert quick(time_limit=10.0).rate(5, seconds=10.0) == 0.0
 
 
+class Overfits:
+    """A score that gets worse after some steps."""
+
+    def __init__(self):
+        self.network = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(self.network.weight)
+
+    @property
+    def networks(self):
+        return {"net": self.network}
+
+    def phases(self):
+        return (Phase("net", lambda batch: -self.network.weight.sum()),)  # the weight grows for ever
+
+    def validate(self, batch):
+        return (self.network.weight.sum() - 0.2).abs().expand(len(batch))
+
+
 def test_the_best_average_is_kept():
-    """A score that gets worse after some steps: the network must end as it was at the best look."""
-
-    class Overfits:
-        def __init__(self):
-            self.network = nn.Linear(1, 1, bias=False)
-            nn.init.zeros_(self.network.weight)
-
-        @property
-        def networks(self):
-            return {"net": self.network}
-
-        def phases(self):
-            return (Phase("net", lambda batch: -self.network.weight.sum()),)  # the weight grows for ever
-
-        def validate(self, batch):
-            return (self.network.weight.sum() - 0.2).abs().expand(len(batch))
-
+    """The network must end as it was at the best look."""
     objective = Overfits()
     _, batches, held_out = problem()
     config = quick(max_steps=400, learning_rate=0.01, clip=None, average=0.0, patience=3)
@@ -79,6 +81,14 @@ def test_the_best_average_is_kept():
     assert abs(objective.network.weight.item() - 0.2) == pytest.approx(history.best_score, abs=1e-6)
     assert min(history.validation["score"]) == history.best_score
     assert len(history.train["loss"]) == len(history.validation["score"]) == history.steps // 10
+
+
+@pytest.mark.parametrize(("patience", "waited"), [(20, 50), (None, None)])
+def test_a_score_that_is_far_worse_ends_the_training_sooner(patience, waited):
+    _, batches, held_out = problem()
+    config = quick(max_steps=200, learning_rate=0.01, clip=None, average=0.0, patience=patience)
+    history = train(Overfits(), batches, held_out, config, progress=False)
+    assert history.steps == (200 if waited is None else history.best_step + waited)
 
 
 def test_validation_noise_is_frozen():

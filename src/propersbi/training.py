@@ -43,7 +43,8 @@ class TrainConfig:
         clip: Gradients longer than this are shortened to it; ``None`` leaves them.
         average: Memory of the running average of the weights; 0 turns averaging off.
         validate_every: Steps between two looks at the held-out score.
-        patience: Stop after this many looks without a new best; ``None`` never stops early.
+        patience: Stop after this many looks without a new best, or after five if the score has become far worse;
+            ``None`` never stops early.
         time_limit: Seconds of training at most, over all resumptions.
         checkpoint_every: Seconds between two checkpoints.
         seed: Of all noise in training.
@@ -99,6 +100,7 @@ class History:
     steps: int = 0
     stopped: str = ""
     trouble: str = ""
+    overfits: bool = False
 
     def record(self, step: int, loss: float, rate: float, score: float) -> None:
         """Note a look at the held-out score."""
@@ -259,6 +261,8 @@ class _Run:
         self.history.record(self.history.steps, loss, rate, score)
         if self.lowest is None or score < self.lowest.mean():
             self.lowest = pairs
+        waited = self.history.steps - self.history.best_step
+        self.history.overfits = waited >= 5 * self.config.validate_every and _worse(pairs, self.lowest, errors=10)
         if not _worse(pairs, self.lowest):
             self.history.best_step, self.history.best_score = self.history.steps, score
             self.best = {name: [t.clone() for t in tensors] for name, tensors in self.averages.items()}
@@ -271,7 +275,8 @@ class _Run:
         reasons = {
             "trouble": bool(history.trouble),
             "max_steps": history.steps >= config.max_steps,
-            "patience": config.patience is not None and waited >= config.patience * config.validate_every,
+            "patience": config.patience is not None
+            and (history.overfits or waited >= config.patience * config.validate_every),
             "time_limit": config.time_limit is not None and history.seconds >= config.time_limit,
         }
         history.stopped = self.fabric.broadcast(next((name for name, holds in reasons.items() if holds), ""))
@@ -371,14 +376,14 @@ def _swapped(networks: Mapping[str, nn.Module], others: Mapping[str, list[Tensor
             _load(network, own[name])
 
 
-def _worse(pairs: Tensor, lowest: Tensor) -> bool:
-    """Whether scores lie above the lowest ones by more than a standard error of their paired difference.
+def _worse(pairs: Tensor, lowest: Tensor, errors: float = 1.0) -> bool:
+    """Whether scores lie above the lowest ones by more than some standard errors of their paired difference.
 
     A score hardly sees the last bit of sharpness that longer training brings. Between scores that cannot be told apart,
     the later weights are the better ones.
     """
     gap = pairs - lowest
-    return bool(gap.mean() > gap.std() / math.sqrt(len(gap))) if len(gap) > 1 else bool(gap > 0)
+    return bool(gap.mean() > errors * gap.std() / math.sqrt(len(gap))) if len(gap) > 1 else bool(gap > 0)
 
 
 def _digest(held_out: Batch) -> str:
