@@ -1,0 +1,67 @@
+"""The shallow-water simulator: its physics, and the law of its noise."""
+
+import numpy as np
+import pytest
+
+from propersbi.tasks.shallow_water import NOISE, PRIOR, observe, simulate, surface
+from propersbi.types import InputError
+
+
+def test_profiles_have_the_covariance_of_the_prior():
+    depth = PRIOR.sample(20_000, np.random.default_rng(0))
+    assert depth.mean() == pytest.approx(10, abs=0.05)
+    assert depth.std() == pytest.approx(15**0.5, abs=0.03)
+    correlation = np.corrcoef(depth[:, 50], depth[:, 60])[0, 1]
+    assert correlation == pytest.approx(np.exp(-0.5), abs=0.02)  # ten points apart
+
+
+def test_water_is_neither_made_nor_lost():
+    height = surface(PRIOR.sample(5, np.random.default_rng(0)))
+    total = height.sum(2)
+    np.testing.assert_allclose(total, total[:, :1].repeat(101, 1), atol=2e-4)
+
+
+def test_the_wave_runs_with_the_speed_of_long_waves():
+    """sqrt(g d) in a basin of even depth: four times the depth, twice the speed."""
+    for depth, hours in ((10.0, 20), (40.0, 10)):
+        front = np.argmax(surface(np.full((1, 100), depth))[0, hours])
+        assert front * 10_000 == pytest.approx((9.81 * depth) ** 0.5 * hours * 3600, rel=0.1)
+
+
+def test_land_stops_the_wave():
+    depth = np.full((1, 100), 10.0)
+    depth[0, 50] = -1.0
+    height = surface(depth)[0]
+    assert np.abs(height[:, 51:]).max() == 0
+    assert np.abs(height[-1, 1:50]).max() > 1e-4
+    assert (height[:, [0, 50, 99]] == 0).all()
+
+
+def test_profiles_do_not_see_each_other():
+    depth = PRIOR.sample(4, np.random.default_rng(1))
+    assert np.array_equal(surface(depth)[2], surface(depth[2:3])[0])
+    before = depth.copy()
+    surface(depth)
+    assert (depth == before).all()
+
+
+def test_spectra_have_independent_noise_and_no_zero_frequency():
+    height = surface(PRIOR.sample(2, np.random.default_rng(0)))
+    x = observe(height, np.random.default_rng(1))
+    assert x.shape == (2, 2, 100, 100)
+    exact = np.fft.fft2(height)
+    noise = x[:, 0] - exact.real[:, 1:]
+    assert noise.std() == pytest.approx(NOISE, abs=0.003)
+    assert abs(np.corrcoef(noise.ravel(), (x[:, 1] - exact.imag[:, 1:]).ravel())[0, 1]) < 0.03
+
+
+def test_the_same_seed_gives_the_same_data():
+    depth = PRIOR.sample(2, np.random.default_rng(0))
+    first, second = (simulate(depth, np.random.default_rng(3)) for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_wrong_shapes_get_a_sentence():
+    with pytest.raises(InputError, match=r"must have shape \(n, 100\), got \(100,\)"):
+        surface(np.zeros(100))
+    assert surface(np.zeros((0, 100))).shape == (0, 101, 100)
