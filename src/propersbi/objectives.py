@@ -28,8 +28,31 @@ from propersbi.types import Batch, Game, InputError, Phase, Sampler, ScoringRule
 __all__ = ["Adversarial", "MaximumLikelihood", "ScoreMinimization"]
 
 
+class _OneSampler:
+    """An objective with one network, a sampler, that goes down a score of each row."""
+
+    sampler: Any
+
+    @property
+    def networks(self) -> Mapping[str, nn.Module]:
+        """The one network to train."""
+        return {"sampler": self.sampler}
+
+    def phases(self) -> tuple[Phase, ...]:
+        """One phase: the sampler goes down its score."""
+        return (Phase("sampler", self.loss),)
+
+    def loss(self, batch: Batch) -> Float[Tensor, ""]:
+        """The weighted mean score of a batch."""
+        return _mean(self.validate(batch), batch)
+
+    def validate(self, batch: Batch) -> Float[Tensor, " n"]:
+        """The score of each row."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class ScoreMinimization:
+class ScoreMinimization(_OneSampler):
     """Train a sampler by a scoring rule of its draws.
 
     Arguments:
@@ -45,20 +68,6 @@ class ScoreMinimization:
     def __post_init__(self) -> None:
         if self.m < 2:
             raise InputError(f"A scoring rule needs m > 1 draws, got m = {self.m}.")
-
-    @property
-    def networks(self) -> Mapping[str, nn.Module]:
-        """The one network to train."""
-        assert isinstance(self.sampler, nn.Module)
-        return {"sampler": self.sampler}
-
-    def phases(self) -> tuple[Phase, ...]:
-        """One phase: the sampler goes down its score."""
-        return (Phase("sampler", self.loss),)
-
-    def loss(self, batch: Batch) -> Float[Tensor, ""]:
-        """The weighted mean score of a batch."""
-        return _mean(self.validate(batch), batch)
 
     def validate(self, batch: Batch) -> Float[Tensor, " n"]:
         """The score of each row."""
@@ -179,7 +188,7 @@ class Adversarial:
 
 
 @dataclass(frozen=True)
-class MaximumLikelihood:
+class MaximumLikelihood(_OneSampler):
     r"""Train a sampler with a density by the log score, :math:`-\log q(\theta \mid x)`; strictly proper, too.
 
     Arguments:
@@ -195,19 +204,6 @@ class MaximumLikelihood:
                 f"Maximum likelihood needs a sampler with a density, such as networks.Flow; "
                 f"{type(self.sampler).__name__} has none."
             )
-
-    @property
-    def networks(self) -> Mapping[str, nn.Module]:
-        """The one network to train."""
-        return {"sampler": self.sampler}
-
-    def phases(self) -> tuple[Phase, ...]:
-        """One phase: the sampler goes down its score."""
-        return (Phase("sampler", self.loss),)
-
-    def loss(self, batch: Batch) -> Float[Tensor, ""]:
-        """The weighted mean score of a batch."""
-        return _mean(self.validate(batch), batch)
 
     def validate(self, batch: Batch) -> Float[Tensor, " n"]:
         """The log score of each row."""
