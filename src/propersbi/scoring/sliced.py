@@ -57,8 +57,8 @@ class SlicedEnergyScore(Rule):
         m, _, d = offset.shape
         factor = 1.0
         if d > 1:
-            lines = torch.randn(d, self.slices, dtype=offset.dtype, device=offset.device)
-            offset = offset @ (lines / lines.norm(dim=0))
+            lines = torch.randn(d, self.slices, dtype=torch.float64, device=offset.device)  # the same in any precision
+            offset = offset @ (lines / lines.norm(dim=0)).to(offset.dtype)
             factor = math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)
         rank = torch.arange(1 - m, m, 2, dtype=offset.dtype, device=offset.device)
         ordered = offset.transpose(0, -1).sort(-1).values  # (slices, n, m)
