@@ -129,6 +129,14 @@ def test_time_limit_stops_training():
     assert 0 < history.steps < 10**6
 
 
+def test_time_is_looked_at_between_looks_at_the_score():
+    objective, batches, held_out = problem()
+    config = quick(max_steps=10**6, time_limit=0.2, validate_every=10**6)
+    history = train(objective, batches, held_out, config, progress=False)
+    assert history.stopped == "time_limit"
+    assert history.validation["step"] == [history.steps]
+
+
 def test_divergence_is_noticed_and_the_best_weights_stay():
     objective, batches, held_out = problem()
 
@@ -226,6 +234,7 @@ if __name__ == "__main__":
     weights = torch.cat([w.detach().flatten() for w in posterior.sampler.parameters()])
     result = {"digest": hashlib.sha256(weights.numpy().tobytes()).hexdigest(),
               "first": posterior.history["validation"]["score"][0], "best": posterior.history["best_score"]}
+    os.makedirs(sys.argv[1], exist_ok=True)  # only the first process writes the posterior there, perhaps later
     with open(sys.argv[1] + "/rank-" + os.environ.get("LOCAL_RANK", "0"), "w") as file:
         json.dump(result, file)
 """

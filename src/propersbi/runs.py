@@ -199,7 +199,7 @@ def _now() -> str:
 
 
 def _versions() -> dict[str, str]:
-    packages = {name: version(name) for name in ("torch", "numpy", "scikit-learn")}
+    packages = {name: version(name) for name in ("torch", "numpy", "scipy")}
     return {"propersbi": __version__, **packages, "python": platform.python_version()}
 
 

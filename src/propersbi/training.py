@@ -183,7 +183,7 @@ class _Run:
                 running.append(self.step(batches, history.steps))
                 history.steps += 1
                 bar.update()
-                if history.steps % config.validate_every and history.steps < config.max_steps:
+                if not self.due(time.monotonic() - started):
                     continue
                 history.seconds = self.fabric.broadcast(time.monotonic() - started)
                 self.look(held_out, float(np.mean(running)))
@@ -203,6 +203,13 @@ class _Run:
             _load(network, self.best[name])
             network.eval()
         return history
+
+    def due(self, seconds: float) -> bool:
+        """Whether to look at the held-out score: now and then, and once more when steps or time have run out."""
+        steps, config = self.history.steps, self.config
+        if steps % config.validate_every == 0 or steps >= config.max_steps:
+            return True
+        return config.time_limit is not None and self.fabric.broadcast(seconds) >= config.time_limit
 
     def step(self, batches: Any, step: int) -> float:
         """One round of all phases; the loss of the last phase."""
