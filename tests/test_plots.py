@@ -154,3 +154,24 @@ def test_density_integrates_to_one_and_levels_hold_their_mass():
 def test_threads_draw_at_the_same_time():
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda d: drawn(plots.corner(draws(2), names=list("ab"))), range(6))) == [3] * 6
+
+
+def test_rank_lines_count_who_leaves_the_band():
+    rng = np.random.default_rng(0)
+    ranks = rng.integers(0, 101, (500, 6))
+    ranks[:, 0] = rng.integers(0, 50, 500)  # always below the middle
+    axes = plots.rank_lines(ranks, 100).axes[0]
+    assert axes.get_title() == "5 of 6 lines inside the band"
+    assert len(axes.lines) == 7
+
+
+def test_waves_show_each_row_over_the_truth():
+    rng = np.random.default_rng(0)
+    field, wave = rng.normal(size=12), rng.normal(size=(9, 12))
+    rows = {name: (rng.normal(size=(5, 12)), rng.normal(size=(5, 9, 12))) for name in ("prior", "posterior")}
+    figure = plots.waves((field, wave), rows, times=(2, 8))
+    assert len(figure.axes) == 8
+    assert len(figure.axes[0].lines) == 6
+    np.testing.assert_array_equal(figure.axes[7].lines[-1].get_ydata(), wave[8])
+    with pytest.raises(InputError, match=r"got \(12,\) and \(9, 11\)"):
+        plots.waves((field, wave[:, 1:]), rows)

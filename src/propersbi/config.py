@@ -24,6 +24,7 @@ ALLOWED = {
     "EnergyScore": "propersbi.scoring.radial",
     "Flow": "propersbi.networks.flow",
     "Gaussian": "propersbi.kernels",
+    "GridEmbedding": "propersbi.networks.embed",
     "Hellinger": "propersbi.games",
     "InverseMultiquadric": "propersbi.kernels",
     "JensenShannon": "propersbi.games",

@@ -103,7 +103,7 @@ def fit(
     most = min(len(rows), max(100, LOOK // math.prod(x.shape[1:])))
     few = np.sort(np.random.default_rng([seed, 1]).choice(rows, most, replace=False))
     theta_units = Standardize(theta.shape[1:]).fit(as_tensor(theta[few]))
-    x_units = Standardize(x.shape[1:], tail=5.0).fit(as_tensor(x[few]))
+    x_units = Standardize(x.shape[1:], tail=_tail(x.shape)).fit(as_tensor(x[few]))
     box = _box(support if support is not None else prior, theta_units, theta[few])
     with seeded(seed):
         build: Any = network or (Flow if objective is MaximumLikelihood else MLPGenerator)
@@ -208,6 +208,14 @@ def _box(support: Any, theta_units: Standardize, theta: Any) -> Box:
 def _regressable(theta_shape: Sequence[int], x_shape: Sequence[int], n: int) -> bool:
     """Whether vectors are so small, and their number so large, that a linear regression is quick and says something."""
     return len(theta_shape) == 2 and max(theta_shape[1], math.prod(x_shape[1:])) <= min(FEATURES, n // 2)
+
+
+def _tail(x_shape: Sequence[int]) -> float:
+    """Scales from which on data are compressed: wild numbers only, on grids, whose sums and transforms mean something.
+
+    A single number of a vector has no such neighbours to be added to.
+    """
+    return 5.0 if len(x_shape) == 2 else 100.0
 
 
 def _batch_size(n: int) -> int:

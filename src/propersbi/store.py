@@ -34,7 +34,9 @@ from propersbi.types import InputError
 __all__ = ["Store", "StoredRows", "check_group", "check_whole", "finite_rows"]
 
 VERSION = 1
-_DTYPES: dict[str, np.dtype] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "U8": np.dtype("u1")}
+_DTYPES: dict[str, np.dtype] = {
+    "F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "U8": np.dtype("u1")
+}  # fmt: skip
 _MAX_HEADER = 1 << 20  # ours have about 200 bytes; a damaged length must not make us read gigabytes
 _MAX_MAPS = 4096  # systems limit the maps of a process (65530 on Linux)
 
@@ -335,8 +337,8 @@ def finite_rows(rows: np.ndarray) -> np.ndarray:
 
 
 def _layout(rows: np.ndarray) -> dict[str, Any]:
-    if rows.dtype.name not in ("float32", "float64") or rows.size == 0:
-        raise InputError(f"Rows must be of float32 or float64 and not empty, got {rows.dtype} of shape {rows.shape}.")
+    if rows.dtype.kind != "f" or rows.dtype.itemsize > 8 or rows.size == 0:
+        raise InputError(f"Rows must be of float16, 32 or 64 and not empty, got {rows.dtype} of shape {rows.shape}.")
     return {"shape": list(rows.shape[1:]), "dtype": rows.dtype.name}
 
 

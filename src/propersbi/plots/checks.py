@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from propersbi.calibration import coverage_band, rank_band, rank_histogram
+from propersbi.calibration import coverage_band, ecdf_band, rank_band, rank_histogram
 from propersbi.plots.style import (
     BAND,
     FRAME,
@@ -35,7 +35,7 @@ from propersbi.plots.style import (
 )  # fmt: skip
 from propersbi.types import Array
 
-__all__ = ["coverage", "losses", "ranks", "recovery"]
+__all__ = ["coverage", "losses", "rank_lines", "ranks", "recovery"]
 
 
 def losses(history: Mapping[str, Any]) -> Figure:
@@ -88,6 +88,30 @@ def ranks(ranks: Array, draws: int, names: Sequence[str] | None = None, *, bins:
         one.set(xlim=(0, 1), ylim=(0, max(bars.max(), high) * 1.1), yticks=[], xticks=[0, 0.5, 1])
         label(one, x="rank of the truth" if j + columns(shown) >= shown else "", title=names[j])
     say_shown(figure, shown, table.shape[1])
+    return figure
+
+
+def rank_lines(ranks: Array, draws: int) -> Figure:
+    """Simulation-based calibration of many parameters at once: the distribution of each one's ranks, less the diagonal.
+
+    Arguments:
+        ranks: ``(n, d)``, each from 0 to ``draws``.
+        draws: How many draws each rank was taken among.
+
+    The grey band holds the whole line of a calibrated parameter in 99 % of cases; lines that leave it are orange.
+    """
+    table = rows("ranks", ranks)
+    places, low, high = ecdf_band(len(table), points=100, level=0.99)
+    share = (np.sort((table + 0.5) / (draws + 1), axis=0)[None] <= places[:, None, None]).mean(1)
+    figure, (one,) = panels(1, shape=0.5, widest=0.7 * PAGE)
+    one.fill_between(places, low - places, high - places, color=BAND, lw=0, label="99 % band")
+    inside = ((share >= low[:, None]) & (share <= high[:, None])).all(0)
+    for line, good in zip(share.T, inside, strict=True):
+        one.plot(places, line - places, color=POSTERIOR if good else REFERENCE, lw=0.7, alpha=0.6)
+    one.axhline(0, color=PRIOR, lw=1)
+    one.set(xlim=(0, 1))
+    title = f"{int(inside.sum())} of {len(inside)} lines inside the band"
+    label(one, x="rank of the truth", y="share of ranks up to it,\nless what is expected", title=title)
     return figure
 
 
