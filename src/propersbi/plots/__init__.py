@@ -7,5 +7,6 @@ with ``figure.savefig("corner.png")``; a notebook shows it when it is the last l
 
 from propersbi.plots.checks import coverage, losses, ranks, recovery
 from propersbi.plots.draws import corner, fields, predictive
+from propersbi.plots.gallery import examples, images
 
-__all__ = ["corner", "coverage", "fields", "losses", "predictive", "ranks", "recovery"]
+__all__ = ["corner", "coverage", "examples", "fields", "images", "losses", "predictive", "ranks", "recovery"]
