@@ -5,7 +5,7 @@ import torch
 from propersbi.executors import Joblib, Serial
 from propersbi.games import KL, Hellinger, JensenShannon, Pearson, ReverseKL, TotalVariation, Wasserstein
 from propersbi.kernels import Gaussian, InverseMultiquadric, Laplace, Matern, Mixture, RationalQuadratic
-from propersbi.networks import Flow, MLPCritic, MLPGenerator, PaperMLP
+from propersbi.networks import Flow, MLPCritic, MLPGenerator, PaperCamera, PaperMLP, PaperShallowWater, UNetGenerator
 from propersbi.objectives import Adversarial, MaximumLikelihood, ScoreMinimization
 from propersbi.refinement import ReverseMarkov
 from propersbi.residual import Residual
@@ -64,7 +64,11 @@ GENERATORS = {
     "mlp images": lambda: MLPGenerator((2, 2), (1, 3, 1), width=16, depth=1),
     "mlp scalar": lambda: MLPGenerator((1,), (1,), width=16, depth=1, head=1),
     "mlp deep": lambda: MLPGenerator((2,), (3,), width=16, depth=3, head_width=8),
+    "u-net": lambda: UNetGenerator((9, 8), (9, 8), channels=(4, 6), latent_maps=2),
+    "u-net channels": lambda: UNetGenerator((2, 8, 8), (3, 8, 8), channels=(4,), head=(3,), regression=False),
     "paper": lambda: PaperMLP((2,), (3,)),
+    "paper camera": lambda: PaperCamera((28, 28), (1, 28, 28)),
+    "paper shallow water": lambda: PaperShallowWater((5,), (2, 40, 40), width=2),
     "paper small": lambda: PaperMLP((2,), (3,), before=1, after=1),
 }
 

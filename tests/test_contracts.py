@@ -216,7 +216,7 @@ def test_generator_draws_belong_to_their_rows(case):
     torch.testing.assert_close(generator(generator.embed(x), z[1:2])[0], whole[1], rtol=1e-4, atol=1e-5)
 
 
-@every(GENERATORS)
+@every({name: case for name, case in GENERATORS.items() if name != "paper camera"})  # hardly any: see test_conv.py
 def test_generator_uses_noise_and_data(case):
     generator = case().eval()
     x = torch.randn(2, *generator.x_shape)
@@ -230,7 +230,7 @@ def test_generator_uses_noise_and_data(case):
 @every(GENERATORS)
 def test_generator_survives_json(case):
     generator = case().eval()
-    twin = decode(encode(generator))
+    twin = decode(encode(generator)).eval()
     twin.load_state_dict(generator.state_dict())
     z = generator.noise(2, 3)
     x = torch.randn(3, *generator.x_shape)

@@ -35,7 +35,10 @@ OwnFile = Annotated[
     str | None, typer.Option("--model", help="The run's own Python file, where its simulator or embedding is needed.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run directory; by default runs/MODEL.")]
-Count = Annotated[int, typer.Option("--simulations", "-n", help="Simulations to train on.")]
+Count = Annotated[
+    int | None,
+    typer.Option("--simulations", "-n", help="Simulations to train on; 10000, unless a task says otherwise."),
+]
 Test = Annotated[int | None, typer.Option(help="Fresh simulations to test with; by default a tenth, 50 to 1000.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Workers = Annotated[int, typer.Option(help="Processes that simulate.")]
@@ -45,13 +48,18 @@ Observation = Annotated[
         "--observation", "-x", help="Observed data: a .npy, .csv or .txt file, or the number of a task's own."
     ),
 ]
-Rule = Annotated[str, typer.Option(help="Scoring rule: energy or kernel.")]
-Beta = Annotated[float, typer.Option(help="Power of the energy score, between 0 and 2; smaller sees finer detail.")]
+Rule = Annotated[str | None, typer.Option(help="Scoring rule: energy (unless a task says otherwise) or kernel.")]
+Beta = Annotated[
+    float | None, typer.Option(help="Power of the energy score, between 0 and 2; smaller sees finer detail. 0.5.")
+]
 Draws = Annotated[
     int | None,
     typer.Option("--draws", "-m", help="Draws per simulation in training, at least 2; 20, or 10 in one pass."),
 ]
-Refine = Annotated[int, typer.Option("--steps", help="1 draws in one pass; more refine the draws step by step.")]
+Refine = Annotated[
+    int | None,
+    typer.Option("--steps", help="1 draws in one pass; more refine the draws step by step. 8, or 1 of images."),
+]
 Steps = Annotated[int | None, typer.Option("--max-steps", help="Gradient steps at most; by default it grows with -n.")]
 Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds of training at most.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
@@ -81,7 +89,7 @@ def tasks() -> None:
 def simulate(
     model: ModelArgument,
     out: Out = None,
-    simulations: Count = 10_000,
+    simulations: Count = None,
     test: Test = None,
     seed: Seed = 0,
     workers: Workers = 1,
@@ -97,10 +105,10 @@ def simulate(
 def train(
     run: RunArgument,
     model: OwnFile = None,
-    rule: Rule = "energy",
-    beta: Beta = 0.5,
+    rule: Rule = None,
+    beta: Beta = None,
     draws: Draws = None,
-    steps: Refine = 8,
+    steps: Refine = None,
     max_steps: Steps = None,
     time_limit: Limit = None,
     seed: Seed = 0,
@@ -161,7 +169,7 @@ def diagnose(
     run: RunArgument,
     observation: Observation = None,
     model: OwnFile = None,
-    draws: Annotated[int, typer.Option("--draws", help="Posterior draws for each test pair.")] = 250,
+    draws: Annotated[int | None, typer.Option("--draws", help="Posterior draws for each test pair; 250.")] = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -185,13 +193,13 @@ def run(
     model: ModelArgument,
     observation: Observation = None,
     out: Out = None,
-    simulations: Count = 10_000,
+    simulations: Count = None,
     test: Test = None,
     workers: Workers = 1,
-    rule: Rule = "energy",
-    beta: Beta = 0.5,
+    rule: Rule = None,
+    beta: Beta = None,
     draws: Draws = None,
-    steps: Refine = 8,
+    steps: Refine = None,
     max_steps: Steps = None,
     time_limit: Limit = None,
     seed: Seed = 0,
@@ -218,7 +226,7 @@ def run(
     if x is not None:
         one_observation(x, pairs.x.shape[1:])
     started.train(known, **training)
-    checks = _diagnose(started, known, observation, 250, seed, quiet)
+    checks = _diagnose(started, known, observation, None, seed, quiet)
     typer.echo(checks.summary())
     typer.echo(f"\nReport: {started.report()}")
 
@@ -252,20 +260,25 @@ def _observed(model: Model | None, observation: str | None) -> tuple[Any, str]:
     return read_observation(observation, model), source or "the model file"
 
 
-def _diagnose(run: Run, model: Model | None, observation: str | None, draws: int, seed: int, quiet: bool) -> Any:
+def _diagnose(run: Run, model: Model | None, observation: str | None, draws: int | None, seed: int, quiet: bool) -> Any:
     x, source = _observed(model, observation)
     return run.diagnose(model, observation=x, source=source, draws=draws, seed=seed, progress=not quiet)
 
 
-def _training(rule: str, beta: float, **options: Any) -> dict[str, Any]:
+def _training(rule: str | None, beta: float | None, **options: Any) -> dict[str, Any]:
+    """What was asked for; all else is up to the task, or follows from the shapes."""
     from propersbi.scoring import EnergyScore, KernelScore
 
-    rules: dict[str, Callable[[], Any]] = {"energy": lambda: EnergyScore(beta=beta), "kernel": KernelScore}
-    if rule not in rules:
+    rules: dict[str, Callable[[], Any]] = {
+        "energy": lambda: EnergyScore(beta=0.5 if beta is None else beta),
+        "kernel": KernelScore,
+    }
+    if rule is not None and rule not in rules:
         close = difflib.get_close_matches(rule, rules, n=1)
         hint = f" Did you mean '{close[0]}'?" if close else ""
         raise InputError(f"There is no scoring rule '{rule}': choose one of {', '.join(rules)}.{hint}")
-    return {"rule": rules[rule](), **options}
+    given = {name: value for name, value in options.items() if value is not None}
+    return given if rule is None and beta is None else {"rule": rules[rule or "energy"](), **given}
 
 
 def main() -> None:

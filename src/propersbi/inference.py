@@ -16,7 +16,7 @@ from torch import nn
 from propersbi.config import encode
 from propersbi.data import Batches, as_tensor, checked_pairs, split
 from propersbi.files import write_json
-from propersbi.networks import Flow, Generator, MLPGenerator
+from propersbi.networks import Flow, Generator, GridEmbedding, MLPGenerator, UNetGenerator, is_grid, is_image_problem
 from propersbi.objectives import MaximumLikelihood, ScoreMinimization
 from propersbi.posterior import Posterior, checked_names
 from propersbi.randomness import seeded
@@ -40,7 +40,7 @@ def fit(
     x: Any,
     *,
     prior: Any = None,
-    rule: ScoringRule = EnergyScore(beta=0.5),  # noqa: B008
+    rule: ScoringRule | None = None,
     m: int | None = None,
     steps: int | None = None,
     objective: Callable[[Any], Objective] | None = None,
@@ -64,15 +64,18 @@ def fit(
         theta: Parameters ``(n, *theta_shape)``: NumPy, torch or rows on disk.
         x: The data they made, ``(n, *x_shape)``.
         prior: The prior; only its support is looked at.
-        rule: The scoring rule. The energy score with a power below 1 sees the fine detail of thin posteriors.
-        m: Draws per pair in training, at least 2; by default 20, or 10 in one pass.
+        rule: The scoring rule; by default ``EnergyScore(beta=0.5)``, whose power below 1 sees the fine detail of thin
+            posteriors.
+        m: Draws per pair in training, at least 2; by default 20, or 10 in one pass, or 5 of images.
         steps: More than 1 train a generator that refines its draws step by step, and that many are its default at
-            sampling; 1 trains one that draws in one pass. By default 8, or 1 with another ``objective``.
+            sampling; 1 trains one that draws in one pass. By default 8, or 1 with another ``objective``, for images and
+            for data of more than a thousand numbers.
         objective: What makes another objective than the mean score from the sampler: ``Adversarial``,
             ``functools.partial(Adversarial, game=Wasserstein())``, ``MaximumLikelihood``, ...
         network: A generator (or sampler), or what makes one from ``(theta_shape, x_shape)``, for example
             ``functools.partial(MLPGenerator, width=256)``.
-        embedding: An own network that turns ``x`` (standardised) into features, trained along.
+        embedding: An own network that turns ``x`` (standardised) into features, trained along; for data on a large grid
+            a :class:`~propersbi.networks.GridEmbedding` unless given.
         support: Bounds of the parameters, if the prior does not say: a :class:`~propersbi.support.Box`, a torch
             constraint or a pair ``(lower, upper)``.
         parameter_names: One for each parameter.
@@ -96,28 +99,38 @@ def fit(
     _check_options(training)
     if objective is not None and m is not None:
         raise InputError("Give 'm' to the objective itself.")
-    steps = (STEPS if objective is None else 1) if steps is None else steps
     theta, x = checked_pairs(theta, x)
+    images = embedding is None and is_image_problem(theta.shape[1:], x.shape[1:])
+    large = images or math.prod(x.shape[1:]) > FEATURES
+    if steps is None:
+        steps = _steps(network, large, objective)
     names = checked_names(parameter_names, theta.shape[1:])
-    rows, held_out = split(len(theta), validation_fraction, seed=seed)
+    rows, held_out = split(len(theta), validation_fraction, most=500 if large else 5000, seed=seed)
     most = min(len(rows), max(100, LOOK // math.prod(x.shape[1:])))
     few = np.sort(np.random.default_rng([seed, 1]).choice(rows, most, replace=False))
     theta_units = Standardize(theta.shape[1:]).fit(as_tensor(theta[few]))
     x_units = Standardize(x.shape[1:], tail=_tail(x.shape)).fit(as_tensor(x[few]))
     box = _box(support if support is not None else prior, theta_units, theta[few])
     with seeded(seed):
-        build: Any = network or (Flow if objective is MaximumLikelihood else MLPGenerator)
+        build: Any = network or _default_network(images, objective)
+        if network is None and embedding is None and large and not images and is_grid(x.shape[1:]):
+            embedding = GridEmbedding(x.shape[1:])
         sampler = _network(build, theta.shape[1:], x.shape[1:], embedding, steps)
     known = theta_units(as_tensor(theta[few]))
+    inner = getattr(sampler, "generator", sampler)
+    if hasattr(inner, "prepare") and not isinstance(network, nn.Module):
+        inner.prepare(known, x_units(as_tensor(x[few])))
     if steps != 1 and not isinstance(network, nn.Module) and _regressable(theta.shape, x.shape, most):
         sampler = Residual(sampler).fit(known, x_units(as_tensor(x[few])))
+    dim = math.prod(theta_units.shape)
+    ends = [torch.as_tensor(end).expand(dim).reshape(theta_units.shape) for end in box.ends()]
     if hasattr(sampler, "bound"):  # a density must know where it ends
-        dim = math.prod(theta_units.shape)
-        ends = (torch.as_tensor(end).expand(dim).reshape(theta_units.shape) for end in box.ends())
         sampler.bound(*(theta_units(end).flatten() for end in ends))
+    if hasattr(sampler, "clamp") and box.atoms is not None:  # draws are scored as they will be seen
+        sampler.clamp(*(theta_units(end).flatten() for end in ends))
     with seeded(seed + 1):
-        aim = _objective(objective, sampler, resolved(rule, known), m, steps)
-    size = min(batch_size or _batch_size(len(rows)), len(rows))
+        aim = _objective(objective, sampler, resolved(rule or EnergyScore(beta=0.5), known), m, steps, images)
+    size = min(batch_size or _batch_size(len(rows), large), len(rows))
     batches = Batches(theta, x, rows, size, theta_units, x_units, seed)
     numbers = math.prod(theta.shape[1:]) + math.prod(x.shape[1:])
     config = TrainConfig(
@@ -125,7 +138,7 @@ def fit(
         time_limit=time_limit,
         seed=seed,
         device=device,
-        **{**getattr(aim, "training", {}), **training},
+        **{**({"validate_every": 50} if large else {}), **getattr(aim, "training", {}), **training},
     )
     folder = None if folder is None else Path(folder)
     checkpoint = None if folder is None else folder / "checkpoint.ckpt"
@@ -146,6 +159,19 @@ def fit(
         posterior.save(folder / "posterior")
         write_json(folder / "history.json", posterior.history)
     return posterior
+
+
+def _steps(network: Any, large: bool, objective: Any) -> int:
+    """Several, unless another objective wants one pass or there is so much data that a chain would be slow."""
+    if isinstance(network, ReverseMarkov):
+        return network.steps
+    return 1 if objective is not None or large else STEPS
+
+
+def _default_network(images: bool, objective: Any) -> Any:
+    if objective is MaximumLikelihood:
+        return Flow
+    return UNetGenerator if images else MLPGenerator
 
 
 def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], embedding: Any, steps: int) -> Any:
@@ -169,9 +195,9 @@ def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], e
         raise InputError(f"The network cannot be built with {options}: {error}.{hint}") from error
 
 
-def _objective(make: Any, sampler: Any, rule: ScoringRule, m: int | None, steps: int) -> Objective:
+def _objective(make: Any, sampler: Any, rule: ScoringRule, m: int | None, steps: int, images: bool) -> Objective:
     if make is None:
-        return ScoreMinimization(sampler, rule, (10 if steps == 1 else 20) if m is None else m)
+        return ScoreMinimization(sampler, rule, (5 if images else 10 if steps == 1 else 20) if m is None else m)
     made = make(sampler)
     if not isinstance(made, Objective):
         raise InputError(f"'objective' must make an objective from a sampler, got {type(made).__name__}.")
@@ -202,7 +228,7 @@ def _box(support: Any, theta_units: Standardize, theta: Any) -> Box:
     if outside.any():
         example = given[outside][0].flatten().tolist()
         raise InputError(f"Training parameters lie outside the support {box}, for example {example}.")
-    return box
+    return box.with_atoms(given)
 
 
 def _regressable(theta_shape: Sequence[int], x_shape: Sequence[int], n: int) -> bool:
@@ -218,8 +244,8 @@ def _tail(x_shape: Sequence[int]) -> float:
     return 5.0 if len(x_shape) == 2 else 100.0
 
 
-def _batch_size(n: int) -> int:
-    return 128 if n < 3000 else 256
+def _batch_size(n: int, large: bool) -> int:
+    return 64 if large else 128 if n < 3000 else 256
 
 
 def _max_steps(n: int, numbers: int, steps: int) -> int:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,6 +38,8 @@ class Model:
     observation: Callable[[int], np.ndarray] | np.ndarray | None = None
     truth: Callable[[int], np.ndarray] | None = None
     reference: Callable[..., np.ndarray] | None = None
+    test_prior: Any = None
+    quick: Mapping[str, Any] = field(default_factory=dict)
     digest: str | None = None
 
 
@@ -66,7 +68,9 @@ def _from_task(name: str) -> Model:
         parameter_names=task.parameter_names,
         observation=task.observation,
         truth=task.true_parameters,
-        reference=getattr(task, "reference_posterior", None),
+        reference=task.reference_posterior if task.posterior is not None else None,
+        test_prior=task.test_prior,
+        quick=task.quick,
     )
 
 

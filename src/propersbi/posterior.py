@@ -32,6 +32,7 @@ __all__ = ["Posterior", "checked_names"]
 
 FORMAT = 1
 ROWS = 2000  # draws computed at once: a few megabytes for each hidden layer, which stay in the cache
+NUMBERS = 200_000  # of them in so many numbers of theta at once
 LONG = 500_000  # passes through the network from which on a progress bar is shown: a few seconds
 
 
@@ -115,8 +116,9 @@ class Posterior:
         if steps is not None and not hasattr(self.sampler, "steps"):
             raise InputError(f"This posterior draws in one pass: it cannot take steps = {steps}.")
         options = {} if steps is None else {"steps": steps}
-        rows = max(1, min(len(x), ROWS // min(m, ROWS)))
-        piece = min(m, ROWS)
+        most = max(1, min(ROWS, NUMBERS // math.prod(self.theta_shape)))
+        rows = max(1, min(len(x), most // min(m, most)))
+        piece = min(m, most)
         draws = torch.empty(m, len(x), *self.theta_shape, device=self.device)
         taken: Any = getattr(self.sampler, "steps", 1) if steps is None else steps
         bar = progress_bar(m * len(x), "sampling", "draw", show=progress and m * len(x) * taken > LONG)

@@ -21,6 +21,8 @@ import numpy as np
 
 from propersbi import plots
 from propersbi.diagnostics import Diagnostics
+from propersbi.diagnostics.measure import SHOWN
+from propersbi.diagnostics.verdicts import MANY
 from propersbi.files import read_json, write_text
 from propersbi.types import InputError
 
@@ -103,6 +105,9 @@ def _figures(checks: Diagnostics) -> Iterator[tuple[str, tuple[str, Callable[[],
     yield "ranks", ("Histograms of ranks", lambda: plots.ranks(ranks, checks.draws, names))
     yield "coverage", ("Coverage curves", lambda: plots.coverage(a["levels"], a["coverage"], **joint))
     yield "recovery", ("True against inferred parameters", lambda: plots.recovery(theta, mean, lower, upper, names))
+    if "example_theta" in a:
+        shown = a["example_theta"], a.get("example_x"), a["example_draws"]
+        yield "examples", ("Test pairs and their posteriors", lambda: plots.examples(*shown))
     if "samples" in a:
         yield "posterior", ("Posterior of the observation", lambda: _posterior_figure(checks))
     if "predictive" in a:
@@ -146,7 +151,8 @@ def _numbers(run: dict[str, Any], checks: Diagnostics | None) -> Iterator[tuple[
         return
     found = {row.name: row.value for row in checks.verdicts}
     yield _count(checks.n), "test pairs"
-    yield _percent(found["90 % intervals"]), "of truths in the worst 90 % intervals"
+    worst = "the worst" if len(checks.parameter_names) <= MANY else "nearly the worst"
+    yield _percent(found["90 % intervals"]), f"of truths in {worst} 90 % intervals"
     yield _number(found["Energy skill"]), "skill over the prior"
     if "C2ST" in found:
         yield _number(found["C2ST"]), "C2ST, where 0.5 is perfect"
@@ -194,7 +200,8 @@ def _observation(checks: Diagnostics, run: dict[str, Any]) -> dict[str, Any] | N
 
 def _some(checks: Diagnostics | None) -> str:
     d = 0 if checks is None else math.prod(checks.event)
-    return f"Eight of {d} parameters, evenly spread. " if d > 8 else ""
+    which = "evenly spread" if d <= SHOWN else "among those that vary most"
+    return f"Eight of {d} parameters, {which}. " if d > 8 else ""
 
 
 def _unpredicted(checks: Diagnostics | None) -> str:
@@ -204,7 +211,7 @@ def _unpredicted(checks: Diagnostics | None) -> str:
 
 
 def _is_field(checks: Diagnostics) -> bool:
-    return len(checks.event) > 1 or math.prod(checks.event) > 40
+    return len(checks.event) > 1 or math.prod(checks.event) > MANY
 
 
 def _parameter_table(checks: Diagnostics) -> dict[str, Any]:

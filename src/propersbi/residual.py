@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["Residual"]
+from propersbi.regression import ridge
 
-RIDGES = torch.logspace(-6, 2, 33, dtype=torch.float64)  # in variances of standardised data
+__all__ = ["Residual"]
 
 
 class Residual(nn.Module):
@@ -57,20 +57,9 @@ class Residual(nn.Module):
 
     def fit(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]) -> Residual:
         """Find the regression; how much it is held back is chosen by generalised cross-validation."""
-        theta, x = theta.flatten(1).double(), x.flatten(1).double()
-        center, mean = x.mean(0), theta.mean(0)
-        left, values, right = torch.linalg.svd(x - center, full_matrices=False)
-        seen = left.T @ (theta - mean)  # (features, dim)
-        n = len(x)
-        kept = values**2 / (values**2 + n * RIDGES[:, None])  # (ridges, features): the share of each direction
-        missed = (theta - mean).square().sum() - (kept * (2 - kept)) @ seen.square().sum(1)
-        free = n - 1 - kept.sum(1)
-        best = torch.where(free > 0, missed / free**2, torch.inf).argmin()
-        slope = right.T @ ((kept[best] / values.clamp_min(torch.finfo(values.dtype).tiny))[:, None] * seen)
-        rest = theta - mean - (x - center) @ slope
-        scale = (rest.square().sum(0) / free[best].clamp_min(1)).sqrt()
+        slope, shift, scale = ridge(theta, x)
         self.slope.copy_(slope)
-        self.shift.copy_(mean - center @ slope)
+        self.shift.copy_(shift)
         self.scale.copy_(scale.clamp_min(1e-3))  # in standard deviations of the parameters
         return self
 

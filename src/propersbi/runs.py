@@ -27,11 +27,13 @@ from typing import Any
 import numpy as np
 
 from propersbi import __version__
+from propersbi.config import decode
 from propersbi.diagnostics import Diagnostics, diagnose
 from propersbi.files import read_json, write_json
 from propersbi.inference import fit
 from propersbi.models import Model
 from propersbi.posterior import Posterior
+from propersbi.randomness import seeded
 from propersbi.report import write_report
 from propersbi.simulation import Simulations, simulate
 from propersbi.store import Store
@@ -40,7 +42,7 @@ from propersbi.types import InputError
 __all__ = ["Run"]
 
 FORMAT = 1
-TEST_PAIRS = 1000
+SIMULATIONS, TEST_PAIRS, DRAWS = 10_000, 1000, 250
 REFERENCE_DRAWS = 5000  # the C2ST of twice as many takes minutes
 
 
@@ -86,14 +88,22 @@ class Run:
         return run
 
     def simulate(
-        self, model: Model, n: int, *, test: int | None = None, seed: int = 0, workers: int = 1, progress: bool = True
+        self,
+        model: Model,
+        n: int | None = None,
+        *,
+        test: int | None = None,
+        seed: int = 0,
+        workers: int = 1,
+        progress: bool = True,
     ) -> Simulations:
-        """Fill ``simulations/``: ``n`` pairs to train on, and fresh ones to test with."""
+        """Fill ``simulations/``: ``n`` pairs to train on, and fresh ones to test with; as many as the model says."""
         started = time.monotonic()
-        test = min(TEST_PAIRS, max(50, n // 10)) if test is None else test
+        n = int(model.quick.get("simulations", SIMULATIONS)) if n is None else n
+        test = int(model.quick.get("test", min(TEST_PAIRS, max(50, n // 10)))) if test is None else test
         simulations, fresh = (
             simulate(
-                model.prior,
+                prior,
                 model.simulator,
                 size,
                 seed=seed,
@@ -103,7 +113,7 @@ class Run:
                 batched=model.batched,
                 progress=progress,
             )
-            for group, size in (("train", n), ("test", test))
+            for group, size, prior in (("train", n, model.prior), ("test", test, model.test_prior or model.prior))
         )
         seconds = self.record.get("simulations", {}).get("seconds", 0.0) + time.monotonic() - started
         counts = {"n": n, "test": test, "invalid": simulations.invalid + fresh.invalid}
@@ -113,6 +123,8 @@ class Run:
     def train(self, model: Model | None = None, **options: Any) -> Posterior:
         """Fill ``posterior/``; continues from the checkpoint."""
         theta, x = self._pairs("train")
+        with seeded(options.get("seed", 0)):  # the weights of an embedding
+            usual = {} if model is None else {k: decode(v) for k, v in model.quick.get("training", {}).items()}
         known = (
             {}
             if model is None
@@ -121,6 +133,7 @@ class Run:
                 "support": model.support,
                 "embedding": model.embedding,
                 "parameter_names": model.parameter_names,
+                **usual,
             }
         )
         posterior = fit(theta, x, folder=self.folder, **{**known, **options})
@@ -141,19 +154,20 @@ class Run:
         *,
         observation: np.ndarray | None = None,
         source: str = "",
-        draws: int = 250,
+        draws: int | None = None,
         seed: int = 0,
         progress: bool = True,
     ) -> Diagnostics:
         """Fill ``diagnostics.json`` and ``.npz`` from the test pairs and, if there is one, the observation."""
         posterior = self.posterior(model)
+        draws = int(model.quick.get("draws", DRAWS) if model else DRAWS) if draws is None else draws
         asked = {"posterior": self._checksum(), "observation": _digest(observation), "draws": draws, "seed": seed}
         if self.record.get("diagnosed") == asked and (self.folder / "diagnostics.json").exists():
             return Diagnostics.load(self.folder)
         theta, x = self._pairs("test")
-        reference = None
-        if observation is not None and model is not None and model.reference is not None:
-            reference = model.reference(observation, REFERENCE_DRAWS, np.random.default_rng([seed, 2]))
+        reference, count = None, REFERENCE_DRAWS if model is None else model.quick.get("reference", REFERENCE_DRAWS)
+        if observation is not None and model is not None and model.reference is not None and count:
+            reference = model.reference(observation, count, np.random.default_rng([seed, 2]))
         checks = diagnose(
             posterior,
             theta,

@@ -6,14 +6,15 @@ The network works on standardised numbers. :class:`Standardize` holds the centre
 .. math:: \theta \mapsto a + |\theta - a| \quad\text{beyond a lower bound } a,
 
 and the fold between both bounds of an interval. Inside it is the identity, its slope is :math:`\pm 1` everywhere, and
-no draw is ever rejected.
+no draw is ever rejected. Where many parameters lie on a bound itself, as the black pixels of an image do, draws are cut
+off there instead, so that as many of them can.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from propersbi.types import InputError
 
 __all__ = ["Box", "Standardize", "support_of"]
 
+ATOMS = 0.01  # share of parameters on a bound that is no accident
 Bound = float | None | tuple[float | None, ...]
 
 
@@ -95,17 +97,24 @@ class Box:
     Arguments:
         lower: One bound for all coordinates, or a tuple with one for each (of the flattened event).
         upper: Likewise.
+        atoms: For parameters that lie on their bounds with positive probability: draws beyond a bound, and those nearer
+            to it than this distance, are put onto it. ``None`` reflects.
 
     Examples:
         >>> Box(lower=(0.0, None), upper=(1.0, None))(torch.tensor([[1.25, 1.25], [-3.5, -3.5]]))
         tensor([[ 0.7500,  1.2500],
                 [ 0.5000, -3.5000]])
+        >>> Box(0.0, 1.0, atoms=0.01)(torch.tensor([-0.5, 0.009, 0.5, 0.995]))
+        tensor([0.0000, 0.0000, 0.5000, 1.0000])
     """
 
     lower: Bound = None
     upper: Bound = None
+    atoms: float | None = None
 
     def __post_init__(self) -> None:
+        if self.atoms is not None and not 0 <= self.atoms < math.inf:
+            raise InputError(f"'atoms' must be a distance of at least 0, got {self.atoms}.")
         low, high = np.broadcast_arrays(*(np.atleast_1d(b) for b in (self._ends(-math.inf), self._ends(math.inf))))
         if not (low < high).all():
             at = int(np.argmin(low < high))
@@ -121,6 +130,9 @@ class Box:
         if not self.bounded:
             return theta.float()
         low, high = (self._tensor(end, theta) for end in (-math.inf, math.inf))
+        if self.atoms is not None:
+            onto_low = torch.where(theta < low + self.atoms, low, theta)
+            return torch.where(theta > high - self.atoms, high, onto_low).float().clamp(*_rounded(low, high))
         width = high - low
         position = torch.where(low.isfinite(), theta - low, high - theta)
         turn = torch.where(width.isfinite(), 2 * width, 1.0)
@@ -128,7 +140,28 @@ class Box:
         folded = torch.where(width.isfinite(), torch.minimum(folded, turn - folded), folded)
         inside = torch.where(low.isfinite(), low + folded, high - folded)
         inside = torch.where(low.isfinite() | high.isfinite(), inside, theta).float()
-        return inside.clamp(_inwards(low, math.inf), _inwards(high, -math.inf))
+        return inside.clamp(*_rounded(low, high))
+
+    def with_atoms(self, theta: Tensor) -> Box:
+        """The same box, with atoms if more than one in a hundred of the given numbers lie on its bounds.
+
+        Their width is half the distance from a bound to the nearest number that does not lie on it.
+
+        Examples:
+            >>> Box(0.0, 1.0).with_atoms(torch.tensor([[0.0, 0.25, 0.5]]))
+            Box(lower=0.0, upper=1.0, atoms=0.125)
+            >>> Box(0.0, 1.0).with_atoms(torch.rand(100, 3))
+            Box(lower=0.0, upper=1.0, atoms=None)
+        """
+        if self.atoms is not None or not self.bounded:
+            return self
+        low, high = (self._tensor(end, theta) for end in (-math.inf, math.inf))
+        apart = torch.minimum((theta - low).abs(), (high - theta).abs())
+        near = apart <= 1e-6 * torch.where(low.isfinite() & high.isfinite(), high - low, 1.0)
+        if near.float().mean() <= ATOMS:
+            return self
+        rest = apart[~near & apart.isfinite()]
+        return replace(self, atoms=0.5 * rest.min().item() if len(rest) else 0.0)
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds as numbers, infinite where there is none: one for all coordinates or one for each."""
@@ -157,6 +190,11 @@ class Box:
         raise InputError(f"{len(ends)} bounds do not fit parameters of shape {tuple(theta.shape)}.")
 
 
+def _rounded(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Bounds in single precision, rounded inwards."""
+    return _inwards(low, math.inf), _inwards(high, -math.inf)
+
+
 def _inwards(bound: Tensor, direction: float) -> Tensor:
     """The single-precision number next to ``bound`` that does not lie beyond it, seen towards ``direction``."""
     rounded = bound.float()
@@ -174,7 +212,7 @@ def support_of(prior: Any) -> Box:
         >>> support_of(torch.distributions.Exponential(1.0)).lower > 0
         True
         >>> support_of((0.0, 1.0))
-        Box(lower=0.0, upper=1.0)
+        Box(lower=0.0, upper=1.0, atoms=None)
     """
     if isinstance(prior, Box):
         return prior
@@ -183,7 +221,7 @@ def support_of(prior: Any) -> Box:
     if isinstance(prior, Sequence) and prior and all(isinstance(p, torch.distributions.Distribution) for p in prior):
         return _side_by_side([support_of(p) for p in prior])
     if isinstance(prior, tuple) and len(prior) == 2:
-        return Box(*(_bound(end) for end in prior))
+        return Box(_bound(prior[0]), _bound(prior[1]))
     try:
         support = getattr(prior, "support", None)
     except NotImplementedError:

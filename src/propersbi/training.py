@@ -121,7 +121,8 @@ class History:
         )
 
 
-ROWS = 5000  # scored in one look
+ROWS = 5000  # scored in one look, but no more than are worth
+NUMBERS = 100_000  # numbers of theta
 
 # These say how far or where to train, not what: a checkpoint may be continued with others.
 FREE = {"max_steps", "time_limit", "patience", "checkpoint_every", "device", "devices", "threads"}
@@ -255,8 +256,10 @@ class _Run:
             for network in self.networks.values():
                 network.eval()
             # Few held-out pairs are scored again with other noise: what is left is the luck of the pairs, not of draws.
-            starts = list(range(0, len(held_out), 500)) * max(1, ROWS // len(held_out))
-            rows = [self.objective.validate(held_out[i : i + 500]) for i in starts]
+            most = max(1, NUMBERS // held_out.theta[0].numel())  # fields and images are many numbers each
+            size = max(20, min(500, most))
+            starts = list(range(0, len(held_out), size)) * max(1, min(ROWS, most) // len(held_out))
+            rows = [self.objective.validate(held_out[i : i + size]) for i in starts]
             trouble = self.objective.trouble(held_out[:500]) if hasattr(self.objective, "trouble") else ""
         pairs = torch.cat(rows).double().reshape(-1, len(held_out)).mean(0)
         score = pairs.mean().item()

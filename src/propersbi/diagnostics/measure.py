@@ -22,6 +22,7 @@ from propersbi.diagnostics.inputs import (
     true_parameters,
 )
 from propersbi.diagnostics.result import Diagnostics
+from propersbi.diagnostics.verdicts import MANY
 from propersbi.metrics import c2st, crps, energy_score, nrmse, r2, rmse
 from propersbi.posterior import checked_names
 from propersbi.progress import progress_bar
@@ -37,6 +38,7 @@ MEASURED, SHOWN = 4096, 64  # parameters that are measured one by one, and of wh
 SCORED = 100  # draws in the energy score, whose cost grows with their square
 OBSERVED = 10_000  # draws for the observation
 PREDICTED = 200  # simulations for the posterior predictive check
+EXAMPLES, EXAMPLE_DRAWS = 8, 50  # test pairs of a field that are kept whole, and draws for each
 CLASSIFIED = 100  # parameters at most for the classifier: its network grows with their square
 LEVELS = np.linspace(0, 1, 51)
 
@@ -85,10 +87,11 @@ def diagnose(
     with stream(seed, 0) as rng:
         prior = prior[rng.permutation(len(prior))[:OBSERVED]]
     base = prior.reshape(len(prior), -1)[:SCORED, columns]
-    blocks = _blocks(posterior, truth, x, m, seed, progress)
+    kept: dict[str, np.ndarray] = {}
+    blocks = _exemplary(_blocks(posterior, truth, x, m, seed, progress), truth, x, kept)
     rows = _join(_measure(block[:, :, columns], pairs, known, base, rng) for block, pairs, rng in blocks)
     parameters, scores, arrays = _summarise(rows, known, m)
-    arrays["prior"] = _few(prior)
+    arrays |= {"prior": _few(prior), **kept}
     result = Diagnostics(tuple(names[j] for j in columns), event, n, m, parameters, scores, arrays, tuple(notes))
     if observation is None:
         return result
@@ -114,6 +117,17 @@ def _blocks(
             bar.update(pairs.stop - start)
 
 
+def _exemplary(blocks: Iterator[Any], truth: np.ndarray, x: Any, kept: dict[str, np.ndarray]) -> Iterator[Any]:
+    """The same blocks; of the first, some pairs of a field are kept whole, with a few draws, to be looked at."""
+    for draws, pairs, rng in blocks:
+        if pairs.start == 0 and truth[0].size > MANY:
+            count = min(EXAMPLES, pairs.stop)
+            some = draws[:EXAMPLE_DRAWS, :count].reshape(-1, count, *truth.shape[1:])
+            kept |= {"example_theta": truth[:count], "example_x": events("x", x[:count], shape_of(x)[1:])}
+            kept["example_draws"] = some.astype(np.float32)
+        yield draws, pairs, rng
+
+
 def _draw(posterior: Any, x: np.ndarray, m: int, event: tuple[int, ...], *place: int) -> np.ndarray:
     """``(m, c, *event)``, checked; each block has its own random numbers."""
     with stream(*place), torch.no_grad():
@@ -132,7 +146,7 @@ def _measure(
     draws: np.ndarray, pairs: slice, known: np.ndarray, prior: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Everything that is needed of one block of draws ``(m, c, d)``; then they can be forgotten."""
-    theta, sd = known[pairs], known.std(0)
+    theta, sd = known[pairs], _scale(known)
     lower, upper = np.quantile(draws, [0.05, 0.95], axis=0)
     points = known[(np.arange(pairs.start, pairs.stop) + rng.integers(1, len(known), len(theta))) % len(known)]
     return {
@@ -145,6 +159,12 @@ def _measure(
         "prior_energy": _prior_score(prior / sd, theta / sd),
         "tarp": tarp_ranks(draws, theta, points),
     }
+
+
+def _scale(theta: np.ndarray) -> np.ndarray:
+    """What differences are measured in: the deviation of each parameter, or one for all points of a field."""
+    sd = theta.std(0)
+    return sd if len(sd) <= MANY else np.sqrt(np.mean(sd**2))
 
 
 def _prior_score(prior: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -182,7 +202,7 @@ def _summarise(
         "energy_skill_error": gain.std() / math.sqrt(n) / base,
         "tarp": np.abs(tarp - LEVELS).max(),
     }
-    shown = _spread(theta.shape[1], SHOWN)
+    shown = _shown(theta)
     tables = {name: rows[name][:, shown].astype(np.float32) for name in ("mean", "lower", "upper")}
     tables |= {"ranks": ranks[:, shown].astype(np.int32), "theta": theta[:, shown].astype(np.float32)}
     curves = {"levels": LEVELS, "coverage": coverage[:, shown], "tarp_levels": LEVELS, "tarp": tarp}
@@ -251,6 +271,13 @@ def _spread(count: int, most: int) -> np.ndarray:
     (array([0, 1, 2]), array([0, 3, 6, 9]))
     """
     return np.linspace(0, count - 1, min(count, most)).round().astype(int)
+
+
+def _shown(theta: np.ndarray) -> np.ndarray:
+    """At most ``SHOWN`` columns, evenly spread; of more, over the half of them that varies most."""
+    d = theta.shape[1]
+    lively = np.sort(np.argsort(theta.std(0), kind="stable")[d // 2 if d > SHOWN else 0 :])
+    return lively[_spread(len(lively), SHOWN)]
 
 
 def _few(rows: np.ndarray) -> np.ndarray:

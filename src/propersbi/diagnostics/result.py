@@ -43,7 +43,9 @@ class Diagnostics:
             and, where they could be measured, ``c2st``, ``predictive``.
         arrays: ``shown``, the indices of at most 64 parameters, and for these ``ranks``, ``theta``, ``mean``,
             ``lower`` and ``upper`` (5 % and 95 %), each ``(n, shown)``; ``levels``, ``coverage``, ``tarp_levels``,
-            ``tarp``; ``prior`` draws; for an observation ``x_o``, ``samples``, ``reference``, ``predictive``.
+            ``tarp``; ``prior`` draws; of fields and images, for some test pairs, ``example_theta (k, *event)``,
+            ``example_x`` and ``example_draws (draws, k, *event)``; for an observation ``x_o``, ``samples``,
+            ``reference``, ``predictive``.
         notes: What could not be done, in words.
     """
 

@@ -2,8 +2,9 @@ r"""What the numbers mean: each with a sentence and a verdict that knows how noi
 
 With :math:`n` test pairs even the exact posterior deviates a little. A deviation is *good* when an exact posterior
 reaches it in 1 % of all cases at most, corrected for looking at :math:`d` parameters; *fair* when it is larger but
-small enough to live with; else *poor*. Quantities without a right value, such as the error of the posterior mean,
-which depends on how much the data tell, are there for *information*.
+small enough to live with; else *poor*. Of the many numbers of a field or image not the worst is judged but the one that
+is worse than 95 % of them: there, a single odd pixel says little. Quantities without a right value, such as the error
+of the posterior mean, which depends on how much the data tell, are there for *information*.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ __all__ = ["Verdict", "headline", "judge", "overall"]
 
 ALPHA = 0.01  # how often an exact posterior may fail a check
 MARGIN = 0.05  # a deviation in probability that one can live with
+MANY = 40  # parameters from which on they are the points of a field
 CALIBRATION = ("90 % intervals", "Joint coverage (TARP)", "SBC", "Calibration error")  # the plainest first
 
 
@@ -80,30 +82,34 @@ def noise(n: int, d: int) -> float:
 def _calibration(
     n: int, names: tuple[str, ...], parameters: Mapping[str, np.ndarray], scores: Mapping[str, float]
 ) -> Iterator[Verdict]:
-    d = len(names)
+    d = len(names) if len(names) <= MANY else 1  # how many chances the one that is judged has had
+    which = "the worst" if len(names) <= MANY else f"worse than 95 % of {len(names)} parameters"
     p = parameters["sbc_p"]
-    at, lowest = int(p.argmin()), min(1.0, float(p.min()) * d)
+    at = _worst(-p)
+    lowest = min(1.0, float(p[at]) * d)
     large = parameters["rank_distance"][at] > MARGIN
     yield Verdict(
         "SBC", lowest, "good" if lowest >= ALPHA else "poor" if lowest < ALPHA / 100 and large else "fair",
-        f"For {names[at]}, the worst, the truth lies above {_percent(parameters['rank_mean'][at])} of the draws on "
+        f"For {names[at]}, {which}, the truth lies above {_percent(parameters['rank_mean'][at])} of the draws on "
         f"average (50 % if exact); an exact posterior has ranks this uneven with probability {lowest:.2g}"
         + (f", corrected for {d} parameters." if d > 1 else "."),
     )  # fmt: skip
-    at, worst = _worst(parameters["calibration_error"], 0)
+    at = _worst(parameters["calibration_error"])
+    worst = float(parameters["calibration_error"][at])
     yield Verdict(
         "Calibration error", worst, _grade(worst, noise(n, d)),
-        f"The credible levels of {names[at]}, the worst, are typically off by {worst:.2g}; "
+        f"The credible levels of {names[at]}, {which}, are typically off by {worst:.2g}; "
         f"up to {noise(n, d):.2g} is noise with {n} test pairs.",
     )  # fmt: skip
-    at, error = _worst(parameters["coverage_90"], 0.9)
+    at = _worst(np.abs(parameters["coverage_90"] - 0.9))
     share = float(parameters["coverage_90"][at])
+    error = abs(share - 0.9)
     side = "too narrow" if share < 0.9 else "too wide"
     low, high = coverage_band(n, [0.9], level=1 - ALPHA / d)
     band = 0.9 - low[0] if share < 0.9 else high[0] - 0.9
     yield Verdict(
         "90 % intervals", share, _grade(error, band),
-        f"The 90 % intervals of {names[at]}, the worst, hold the truth in {_percent(share)} of the tests"
+        f"The 90 % intervals of {names[at]}, {which}, hold the truth in {_percent(share)} of the tests"
         + ("." if _grade(error, band) == "good" else f": they are {side}."),
     )  # fmt: skip
     limit = math.sqrt(math.log(2 / ALPHA) / (2 * n))  # Dvoretzky, Kiefer, Wolfowitz
@@ -123,12 +129,15 @@ def _skill(
         f"How much better than the prior the posterior foretells the parameters: 0 is no better, 1 is perfect "
         f"(± {error:.1g}).",
     )  # fmt: skip
-    at = int(parameters["r2"].argmin())
+    at, many = _worst(-parameters["r2"]), len(names) > MANY
     lowest, slack = float(parameters["r2"][at]), 3 / math.sqrt(n)
+    share = "median over parameters, and" if many else "on average, and"
+    low = f"{lowest:.2f} or less for 5 % of them" if many else f"lowest for {names[at]} ({lowest:.2f})"
     yield Verdict(
-        "R²", float(parameters["r2"].mean()), "poor" if lowest < -slack else "good" if lowest > 0.1 else "info",
-        f"The share of the parameters' variance that the posterior mean explains, on average; lowest for {names[at]} "
-        f"({lowest:.2f}). A low value alone is no fault: the data may not tell more.",
+        "R²", float((np.median if many else np.mean)(parameters["r2"])),
+        "poor" if lowest < -slack else "good" if lowest > 0.1 else "info",
+        f"The share of the parameters' variance that the posterior mean explains, {share} {low}. A low value alone "
+        "is no fault: the data may not tell more.",
     )  # fmt: skip
     yield Verdict(
         "NRMSE", float(parameters["nrmse"].mean()), "info",
@@ -176,10 +185,14 @@ def _grade(error: float, band: float) -> str:
     return "good" if error <= band + 1e-9 else "fair" if error <= band + MARGIN else "poor"
 
 
-def _worst(values: np.ndarray, target: float) -> tuple[int, float]:
-    distance = np.abs(values - target)
-    at = int(distance.argmax())
-    return at, float(distance[at])
+def _worst(badness: np.ndarray) -> int:
+    """Which parameter is judged: the worst, or of many the one that is worse than 95 % of them.
+
+    >>> _worst(np.array([0.1, 0.3, 0.2])), _worst(np.arange(101))
+    (1, 95)
+    """
+    order = np.argsort(badness, kind="stable")
+    return int(order[-1 if len(order) <= MANY else round(0.95 * (len(order) - 1))])
 
 
 def _z(d: int) -> float:

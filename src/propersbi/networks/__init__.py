@@ -1,10 +1,12 @@
 """Networks: a generator turns noise and data into draws of the parameters; critics and flows serve the baselines."""
 
+from propersbi.networks.conv import UNetGenerator, is_image_problem
 from propersbi.networks.critic import MLPCritic, PaperCritic, PaperFieldCritic, PaperImageCritic
-from propersbi.networks.embed import GridEmbedding
+from propersbi.networks.embed import GridEmbedding, is_grid
 from propersbi.networks.flow import Flow
 from propersbi.networks.generator import ChainGenerator, Generator, Modulation
 from propersbi.networks.mlp import MLPGenerator, PaperMLP
+from propersbi.networks.paper import PaperCamera, PaperShallowWater
 
 __all__ = [
     "ChainGenerator",
@@ -14,8 +16,13 @@ __all__ = [
     "MLPCritic",
     "MLPGenerator",
     "Modulation",
+    "PaperCamera",
     "PaperCritic",
     "PaperFieldCritic",
     "PaperImageCritic",
     "PaperMLP",
+    "PaperShallowWater",
+    "UNetGenerator",
+    "is_grid",
+    "is_image_problem",
 ]

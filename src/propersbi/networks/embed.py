@@ -19,10 +19,19 @@ from torch import Tensor, nn
 
 from propersbi.types import InputError
 
-__all__ = ["GridEmbedding"]
+__all__ = ["GridEmbedding", "is_grid"]
 
 SLOPE = 0.1  # of the leaky rectifiers
 STRIDE = 4  # of the first convolution, which sees nearly all of the cost
+
+
+def is_grid(shape: Sequence[int]) -> bool:
+    """Whether data of this shape are an image or field of at least 8 x 8 points, perhaps with channels.
+
+    >>> is_grid((28, 28)), is_grid((2, 100, 100)), is_grid((3, 2000))
+    (True, True, False)
+    """
+    return 2 <= len(shape) <= 3 and min(shape[-2:]) >= 8
 
 
 class GridEmbedding(nn.Module):
@@ -65,7 +74,7 @@ class GridEmbedding(nn.Module):
         first, second = self.channels
         grids = 1 if spectrum or len(self.x_shape) == 2 else self.x_shape[0]
         self.convolutions = nn.Sequential(
-            nn.Conv2d(grids, first, (5, 9), STRIDE, (2, 4)),
+            nn.Conv2d(grids, first, 5, STRIDE, 2),
             nn.LeakyReLU(SLOPE, inplace=True),
             nn.Conv2d(first, second, 3, (2, 1), 1),
             nn.LeakyReLU(SLOPE, inplace=True),

@@ -7,6 +7,10 @@ with ``figure.savefig("corner.png")``; a notebook shows it when it is the last l
 
 from propersbi.plots.checks import coverage, losses, rank_lines, ranks, recovery
 from propersbi.plots.draws import corner, fields, predictive
+from propersbi.plots.gallery import examples, images
 from propersbi.plots.waves import waves
 
-__all__ = ["corner", "coverage", "fields", "losses", "predictive", "rank_lines", "ranks", "recovery", "waves"]
+__all__ = [
+    "corner", "coverage", "examples", "fields", "images", "losses", "predictive", "rank_lines", "ranks", "recovery",
+    "waves",
+]  # fmt: skip

@@ -13,11 +13,12 @@ transform of the surface in time and space, with noise.
 from __future__ import annotations
 
 import numpy as np
-from scipy.fft import fft2
+from scipy.fft import fft2, ifft2
 
+from propersbi.tasks.task import Task
 from propersbi.types import InputError
 
-__all__ = ["PRIOR", "Profile", "observe", "simulate", "surface"]
+__all__ = ["PRIOR", "TASK", "Profile", "heights", "observe", "reference_posterior", "simulate", "surface"]
 
 POINTS, HOURS = 100, 100
 STEP, SPACING, GRAVITY, DRAG, IMPLICIT = 300.0, 10_000.0, 9.81, 1e-3, 0.5
@@ -82,6 +83,13 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return observe(surface(theta), rng)
 
 
+def heights(x: np.ndarray) -> np.ndarray:
+    """What data ``(n, 2, 100, 100)`` show of the surface, ``(n, 101, 100)``: in noise, less its mean over time."""
+    spectrum = np.zeros((len(x), HOURS + 1, POINTS), np.complex64)
+    spectrum[:, 1:].real, spectrum[:, 1:].imag = x[:, 0], x[:, 1]
+    return ifft2(spectrum).real
+
+
 def _surface(depth: np.ndarray, hours: int) -> np.ndarray:
     """Points come first and profiles last, so that every operation is on long vectors."""
     bottom, number = depth.T.copy(order="C"), depth.dtype.type
@@ -127,3 +135,41 @@ def _solved(guess: np.ndarray, target: np.ndarray, face: np.ndarray) -> np.ndarr
         better *= share
         height = better
     return height
+
+
+def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """``n`` draws ``(n, 100)`` of the true posterior of one observation, by chains: a minute or two."""
+    from propersbi.tasks.tomography import sample_posterior
+
+    return sample_posterior(x, n, rng)
+
+
+def _known(i: int) -> tuple[np.ndarray, np.ndarray]:
+    """True profile and observation ``i``."""
+    rng = np.random.default_rng([i, POINTS])
+    depth = PRIOR.sample(1, rng)
+    return depth[0], simulate(depth, rng)[0]
+
+
+TASK = Task(
+    name="shallow_water",
+    description="Shallow water: the depth of a basin at 100 points from the spectrum of a wave, 20 000 numbers",
+    prior=PRIOR,
+    simulator=simulate,
+    parameter_names=tuple(f"depth_{i + 1}" for i in range(POINTS)),
+    theta_shape=(POINTS,),
+    x_shape=(2, HOURS, POINTS),
+    posterior=reference_posterior,
+    pair=_known,
+    quick={
+        "simulations": 10_000,
+        "test": 300,
+        "draws": 250,
+        "reference": 0,
+        "training": {
+            "time_limit": 300.0,
+            "max_steps": 5000,
+            "embedding": {"class": "GridEmbedding", "x_shape": [2, HOURS, POINTS], "spectrum": True, "lost": 1},
+        },
+    },
+)

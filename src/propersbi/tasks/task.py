@@ -1,13 +1,13 @@
 """What a task is: a prior, a simulator, ten fixed observations and perhaps a sampler of the true posterior.
 
 The observations and the parameters that made them are those of sbibm 1.1.0 (Lueckmann et al. 2021,
-https://arxiv.org/abs/2101.04653), so that results can be compared with published ones.
+https://arxiv.org/abs/2101.04653), where it has the task, so that results can be compared with published ones.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -18,6 +18,8 @@ import numpy as np
 from propersbi.types import Array, InputError, Prior
 
 __all__ = ["Task"]
+
+COUNT = 10  # observations of each task
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Task:
         theta_shape: The shape of one set of parameters.
         x_shape: The shape of one observation.
         posterior: ``(x (*x_shape), n, rng) -> (n, *theta_shape)``, independent draws of the true posterior.
+        pair: ``(i) -> (theta, x)``, the true parameters and the data of observation ``i``, where they are not sbibm's.
+        test_prior: The prior of fresh test pairs, where the prior is a finite set of examples.
+        quick: What ``propersbi run`` does unless told otherwise, as plain data: ``simulations``, ``test``, ``draws``,
+            ``reference`` (draws of the true posterior) and, under ``training``, options of :func:`propersbi.fit`.
 
     >>> from propersbi import tasks
     >>> task, rng = tasks.get("two_moons"), np.random.default_rng(0)
@@ -51,6 +57,9 @@ class Task:
     theta_shape: tuple[int, ...]
     x_shape: tuple[int, ...]
     posterior: Callable[[np.ndarray, int, np.random.Generator], np.ndarray] | None = field(default=None, repr=False)
+    pair: Callable[[int], tuple[np.ndarray, np.ndarray]] | None = field(default=None, repr=False)
+    test_prior: Prior | None = field(default=None, repr=False)
+    quick: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def simulate(self, theta: Array, rng: np.random.Generator) -> np.ndarray:
         """Data ``(n, *x_shape)`` for parameters ``(n, *theta_shape)``."""
@@ -80,10 +89,11 @@ class Task:
         return self.posterior(x.reshape(self.x_shape), n, rng)
 
     def _stored(self, kind: str, i: int) -> np.ndarray:
-        rows = _observations()[self.name][kind]
-        if i not in range(1, len(rows) + 1):
-            raise InputError(f"The observations of {self.name} are numbered from 1 to {len(rows)}, got {i}.")
-        return np.array(rows[i - 1])
+        if i not in range(1, COUNT + 1):
+            raise InputError(f"The observations of {self.name} are numbered from 1 to {COUNT}, got {i}.")
+        if self.pair is not None:
+            return self.pair(i)[kind == "observations"]
+        return np.array(_observations()[self.name][kind][i - 1])
 
 
 @cache

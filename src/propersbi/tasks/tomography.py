@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from propersbi.tasks.shallow_water import HOURS, NOISE, POINTS, PRIOR, surface
+from propersbi.tasks.shallow_water import HOURS, NOISE, PRIOR, heights, surface
 
-__all__ = ["reference_posterior"]
+__all__ = ["sample_posterior"]
 
 DIRECTIONS = 24  # hold all but 1e-9 of the prior's variance
 STARTS, CLOUD, TINY = 3, 30, 1e-4
@@ -31,7 +31,7 @@ HORIZONS = (*range(2, 46, 2), 50, 60, 75, HOURS)  # hours that are looked at, on
 CHAINS, SWEEPS, APART = 100, 120, 10  # moves until a draw is taken, and between draws of the same chain
 
 
-def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+def sample_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """``n`` draws ``(n, 100)`` of the posterior of one observation ``(2, 100, 100)``."""
     problem = _Problem(x)
     law = _climb(problem, rng)
@@ -49,10 +49,8 @@ class _Problem:
     """What is known of one observation, in terms of u."""
 
     def __init__(self, x: np.ndarray) -> None:
-        spectrum = np.zeros((HOURS + 1, POINTS), complex)
-        spectrum[1:] = x[0] + 1j * x[1]
-        self.seen = np.fft.ifft2(spectrum).real
-        self.noise = NOISE / np.sqrt(spectrum.size)
+        self.seen = heights(x[None])[0].astype(float)
+        self.noise = NOISE / np.sqrt(self.seen.size)
         self.root = PRIOR.directions(DIRECTIONS)
 
     def depth(self, u: np.ndarray) -> np.ndarray:

@@ -1,0 +1,225 @@
+"""Shallow water: how well a depth profile is drawn from the spectrum of a wave, beside the limit that chains show.
+
+    python -m benchmarks.shallow_water --minutes 30           results/shallow_water.md, docs/figures/shallow_water*.png
+    python -m benchmarks.shallow_water --reference 20         the true posterior of so many test pairs, for the limit
+    python -m benchmarks.shallow_water --methods --minutes 3  scores and a game beside each other, a few minutes each
+
+Every part is kept in ``benchmarks/runs/shallow_water``: a run that was cut off continues, and the report is written
+from what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import propersbi as ps
+from benchmarks.accuracy import RESULTS, RUNS, machine
+from propersbi.calibration import sbc_ranks
+from propersbi.files import read_json, write_json
+from propersbi.networks import GridEmbedding, MLPCritic
+from propersbi.randomness import seeded
+from propersbi.tasks import shallow_water
+
+SIMULATIONS, TEST, DRAWS, SEED = 20_000, 1000, 1000, 0
+FOLDER = RUNS / "shallow_water"
+FIGURES = Path(__file__).parent.parent / "docs" / "figures"
+TASK = ps.tasks.get("shallow_water")
+EMBEDDING = partial(GridEmbedding, (2, 100, 100), spectrum=True, lost=1)
+PUBLISHED = (
+    "| paper's best (energy 20/10, 100 000 simulations, 16.7 h on a V100) | 60017 | 12400 | .885 | .0501 | .028 |"
+)
+
+ENERGY, KERNEL = ps.EnergyScore(), ps.KernelScore()
+METHODS: dict[str, dict[str, Any]] = {
+    "energy": {"rule": ENERGY},
+    "energy 20/10": {"rule": ps.Patched(ENERGY, size=20, step=10)},
+    "energy 10/5": {"rule": ps.Patched(ENERGY, size=10, step=5)},
+    "kernel": {"rule": KERNEL},
+    "GAN": {
+        "objective": lambda sampler: ps.Adversarial(
+            sampler, critic=MLPCritic((100,), (2, 100, 100), embedding=EMBEDDING())
+        )
+    },
+}
+
+
+def pairs(group: str, n: int) -> Any:
+    """Simulations on disk, in half precision."""
+    return ps.simulate(
+        TASK.prior, TASK.simulate, n, seed=SEED, path=FOLDER / "simulations", group=group, chunk_size=250, half=True
+    )
+
+
+def fitted(folder: Path, seconds: float, max_steps: int, **options: Any) -> ps.Posterior:
+    """A posterior from the folder, or trained into it."""
+    if (folder / "posterior").exists():
+        return ps.Posterior.load(folder / "posterior")
+    train = pairs("train", SIMULATIONS)
+    with seeded(SEED):
+        embedding = EMBEDDING()
+    return ps.fit(
+        train.theta,
+        train.x,
+        embedding=embedding,
+        seed=SEED,
+        time_limit=seconds,
+        max_steps=max_steps,
+        folder=folder,
+        **options,
+    )
+
+
+def measure(posterior: ps.Posterior, draws: int = DRAWS) -> tuple[dict[str, float], np.ndarray]:
+    """R2, NRMSE and calibration error over all points, and the ranks of the truth."""
+    test = pairs("test", TEST)
+    theta, samples = np.asarray(test.theta), np.empty((draws, TEST, 100), np.float32)
+    for start in range(0, TEST, 100):
+        part = posterior.sample_batched((draws,), x=test.x[start : start + 100], seed=start, show_progress_bars=False)
+        samples[:, start : start + 100] = part.numpy()
+    blocked = (theta[:, 1:-1] <= shallow_water.WET).any(1)
+    found = {
+        "r2": float(ps.metrics.r2(samples, theta).mean()),
+        "nrmse": float(ps.metrics.nrmse(samples, theta).mean()),
+        "calibration": float(ps.metrics.calibration_error(samples, theta).mean()),
+        "open": float(ps.metrics.r2(samples[:, ~blocked], theta[~blocked]).mean()),
+        "blocked": float(blocked.mean()),
+    }
+    return found, sbc_ranks(samples, theta, seed=SEED)
+
+
+def references(count: int) -> np.ndarray:
+    """100 draws each of the true posteriors of the first test pairs, ``(100, count, 100)``; kept on disk one by one."""
+    test, draws = pairs("test", TEST), []
+    for i in range(count):
+        path = FOLDER / "reference" / f"{i}.npy"
+        if not path.exists():
+            started = time.process_time()
+            draws_i = TASK.reference_posterior(test.x[i], 100, np.random.default_rng([SEED, i]))
+            path.parent.mkdir(exist_ok=True)
+            np.save(path, draws_i.astype(np.float32))
+            print(f"reference of test pair {i}: {time.process_time() - started:.0f} s", flush=True)
+        draws.append(np.load(path))
+    return np.stack(draws, 1)
+
+
+def limit(posterior: ps.Posterior) -> list[str]:
+    """The network beside the true posterior on the pairs whose reference is there."""
+    count = len(list((FOLDER / "reference").glob("*.npy")))
+    if count < 2:
+        return ["No reference posteriors yet: `--reference 20`."]
+    test, reference = pairs("test", TEST), references(count)
+    theta = np.asarray(test.theta[:count])
+    draws = posterior.sample_batched((1000,), x=test.x[:count], seed=SEED, show_progress_bars=False).numpy()
+    blocked = (theta[:, 1:-1] <= shallow_water.WET).any(1)
+    prior = shallow_water.PRIOR.variance
+
+    def explained(samples: np.ndarray, rows: np.ndarray) -> str:
+        """Of the prior's variance: the share that is not left as squared error."""
+        return f"{1 - ((samples.mean(0) - theta)[rows] ** 2).mean() / prior:.4f}" if rows.any() else "-"
+
+    spread = np.abs(theta - reference.mean(0)) / reference.std(0)
+    lines = [
+        f"The first {count} test pairs, whose true posteriors were sampled by chains (`tasks/tomography.py`), and the",
+        "network. Explained: one less the squared error of the mean over the prior's variance.",
+        "",
+        "| | explained, all | wave passes | land stops the wave | mean sd, wave passes |",
+        "|---|---|---|---|---|",
+    ]
+    for name, samples in (("chains", reference), ("network", draws)):
+        sd = samples[:, ~blocked].std(0).mean()
+        parts = [explained(samples, rows) for rows in (np.full(count, True), ~blocked, blocked)]
+        lines.append(f"| {name} | {' | '.join(parts)} | {sd:.3f} m |")
+    lines += [
+        "",
+        f"The truth is within two standard deviations of the chains at {100 * (spread < 2).mean():.0f} % of points.",
+    ]
+    return lines
+
+
+def pictures(posterior: ps.Posterior, ranks: np.ndarray) -> None:
+    """One observation as in the paper, and the ranks of all points."""
+    truth, x = TASK.true_parameters(1), TASK.observation(1)
+    rows = {}
+    samples = posterior.sample((50,), x=x, seed=SEED, show_progress_bars=False).numpy()
+    for name, depth in (("prior", TASK.prior.sample(50, np.random.default_rng(SEED))), ("posterior", samples)):
+        rows[name] = (depth, shallow_water.surface(depth))
+    FIGURES.mkdir(exist_ok=True)
+    wave = shallow_water.surface(truth[None])[0]
+    ps.plots.waves((truth, wave), rows, times=(23, 70, 95)).savefig(FIGURES / "shallow_water.png", dpi=130)
+    ps.plots.rank_lines(ranks, DRAWS).savefig(FIGURES / "shallow_water_ranks.png", dpi=130)
+
+
+def compare(seconds: float) -> list[str]:
+    """Scores and a game, equally long."""
+    lines = ["| trained by | seconds | steps | R2 | NRMSE | calibration error |", "|---|---|---|---|---|---|"]
+    for name, options in METHODS.items():
+        folder = FOLDER / f"method-{name.replace(' ', '-').replace('/', '-')}-{seconds:.0f}s"
+        note = folder / "measured.json"
+        if not note.exists():
+            posterior = fitted(folder, seconds, 100_000, patience=None, **options)
+            info = posterior.info
+            write_json(note, {**measure(posterior, 250)[0], "steps": info["steps"], "seconds": info["seconds"]})
+        lines.append(line(name, read_json(note)))
+        print(lines[-1], flush=True)
+    return lines
+
+
+def line(name: str, found: dict[str, float]) -> str:
+    figures = f"{found['r2']:.3f} | {found['nrmse']:.4f} | {found['calibration']:.3f}"
+    return f"| {name} | {found['seconds']:.0f} | {found['steps']:.0f} | {figures} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30.0, help="of training")
+    parser.add_argument("--steps", type=int, default=8000, help="of training, at most")
+    parser.add_argument("--reference", type=int, default=0, help="sample the true posterior of so many test pairs")
+    parser.add_argument("--methods", action="store_true", help="compare scores and a game instead")
+    options = parser.parse_args()
+    if options.methods:
+        lines = ["# Shallow water: scores and a game", "", *compare(60 * options.minutes), "", signature()]
+        (RESULTS / "shallow_water_methods.md").write_text("\n".join(lines) + "\n")
+        return
+    if options.reference:
+        references(options.reference)
+        return
+    posterior = fitted(FOLDER / "main", 60 * options.minutes, options.steps)
+    found, ranks = measure(posterior)
+    info = posterior.info
+    lines = [
+        "# Shallow water",
+        "",
+        f"{SIMULATIONS:,} simulations, energy score (beta = 0.5), one pass, m = 10; {TEST} fresh pairs, {DRAWS} draws.",
+        "",
+        "| | seconds | steps | R2 | NRMSE | calibration error |",
+        "|---|---|---|---|---|---|",
+        line("propersbi", {**found, "steps": info["steps"], "seconds": info["seconds"]}),
+        PUBLISHED,
+        "",
+        f"In {100 * found['blocked']:.1f} % of the test pairs land stops the wave, and what lies behind it is not seen; "
+        f"over all others R2 is {found['open']:.3f}.",
+        "",
+        *limit(posterior),
+        "",
+        signature(),
+    ]
+    (RESULTS / "shallow_water.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+    pictures(posterior, ranks)
+
+
+def signature() -> str:
+    return (
+        f"By `python -m benchmarks.shallow_water`, seed {SEED}. Machine: {machine()}. Date: {date.today().isoformat()}."
+    )
+
+
+if __name__ == "__main__":
+    main()
