@@ -120,9 +120,9 @@ def limit(posterior: ps.Posterior) -> list[str]:
     blocked = (theta[:, 1:-1] <= shallow_water.WET).any(1)
     prior = shallow_water.PRIOR.variance
 
-    def explained(samples: np.ndarray, rows: np.ndarray) -> str:
+    def explained(samples: np.ndarray, which: np.ndarray) -> str:
         """Of the prior's variance: the share that is not left as squared error."""
-        return f"{1 - ((samples.mean(0) - theta)[rows] ** 2).mean() / prior:.4f}" if rows.any() else "-"
+        return f"{1 - ((samples.mean(0) - theta)[which] ** 2).mean() / prior:.4f}" if which.any() else "-"
 
     spread = np.abs(theta - reference.mean(0)) / reference.std(0)
     lines = [
@@ -134,7 +134,7 @@ def limit(posterior: ps.Posterior) -> list[str]:
     ]
     for name, samples in (("chains", reference), ("network", draws)):
         sd = samples[:, ~blocked].std(0).mean()
-        parts = [explained(samples, rows) for rows in (np.full(count, True), ~blocked, blocked)]
+        parts = [explained(samples, which) for which in (np.full(count, True), ~blocked, blocked)]
         lines.append(f"| {name} | {' | '.join(parts)} | {sd:.3f} m |")
     lines += [
         "",
@@ -203,7 +203,7 @@ def main() -> None:
         line("propersbi", {**found, "steps": info["steps"], "seconds": info["seconds"]}),
         PUBLISHED,
         "",
-        f"In {100 * found['blocked']:.1f} % of the test pairs land stops the wave, and what lies behind it is not seen; "
+        f"In {100 * found['blocked']:.1f} % of the test pairs land stops the wave and hides what lies behind it; "
         f"over all others R2 is {found['open']:.3f}.",
         "",
         *limit(posterior),
