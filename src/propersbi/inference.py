@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from propersbi.config import encode
 from propersbi.data import Batches, as_tensor, checked_pairs, split
@@ -27,7 +27,7 @@ from propersbi.support import Box, Standardize, support_of
 from propersbi.training import History, TrainConfig, train
 from propersbi.types import InputError, Objective, ScoringRule
 
-__all__ = ["fit"]
+__all__ = ["default_steps", "fit"]
 
 STEPS = 8
 MANY = 9000  # simulations from which on the number of training steps grows faster
@@ -47,6 +47,8 @@ def fit(
     network: nn.Module | Callable[..., Generator] | None = None,
     embedding: nn.Module | None = None,
     support: Any = None,
+    weight: Any = None,
+    through: Callable[[Any, Callable[[Tensor], Tensor]], Any] | None = None,
     parameter_names: Sequence[str] | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -75,6 +77,9 @@ def fit(
         embedding: An own network that turns ``x`` (standardised) into features, trained along.
         support: Bounds of the parameters, if the prior does not say: a :class:`~propersbi.support.Box`, a torch
             constraint or a pair ``(lower, upper)``.
+        weight: Importance weights of the pairs, ``(n,)``, where they do not count alike.
+        through: What the sampler is trained through, if not directly: ``(sampler, natural) -> sampler``, where
+            ``natural`` takes draws to the user's units and into the support; see :mod:`propersbi.latent`.
         parameter_names: One for each parameter.
         seed: The same seed gives the same posterior.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
@@ -98,6 +103,7 @@ def fit(
         raise InputError("Give 'm' to the objective itself.")
     steps = (STEPS if objective is None else 1) if steps is None else steps
     theta, x = checked_pairs(theta, x)
+    weight = None if weight is None else _weights(weight, len(theta))
     names = checked_names(parameter_names, theta.shape[1:])
     rows, held_out = split(len(theta), validation_fraction, seed=seed)
     most = min(len(rows), max(100, LOOK // math.prod(x.shape[1:])))
@@ -116,12 +122,13 @@ def fit(
         ends = (torch.as_tensor(end).expand(dim).reshape(theta_units.shape) for end in box.ends())
         sampler.bound(*(theta_units(end).flatten() for end in ends))
     with seeded(seed + 1):
-        aim = _objective(objective, sampler, resolved(rule, known), m, steps)
+        trained = sampler if through is None else through(sampler, lambda units: box(theta_units.inverse(units)))
+        aim = _objective(objective, trained, resolved(rule, known), m, steps)
     size = min(batch_size or _batch_size(len(rows)), len(rows))
-    batches = Batches(theta, x, rows, size, theta_units, x_units, seed)
+    batches = Batches(theta, x, rows, size, theta_units, x_units, seed, weight)
     numbers = math.prod(theta.shape[1:]) + math.prod(x.shape[1:])
     config = TrainConfig(
-        max_steps=max_steps or _max_steps(len(rows), numbers, steps),
+        max_steps=max_steps or default_steps(len(rows), numbers, steps),
         time_limit=time_limit,
         seed=seed,
         device=device,
@@ -214,7 +221,7 @@ def _batch_size(n: int) -> int:
     return 128 if n < 3000 else 256
 
 
-def _max_steps(n: int, numbers: int, steps: int) -> int:
+def default_steps(n: int, numbers: int, steps: int) -> int:
     """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
     growth = 0.25 if n < MANY else min(max(numbers / 18, 0.4), 0.75)
     return round((2500 if steps == 1 else 4000) * (n / MANY) ** growth)
@@ -225,6 +232,13 @@ def _check_options(training: dict[str, Any]) -> None:
     for name in training:
         if name not in known:
             raise InputError(f"'fit' has no option '{name}'.")
+
+
+def _weights(weight: Any, n: int) -> np.ndarray:
+    values = as_tensor(weight).double().cpu().numpy()
+    if values.shape != (n,) or not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
+        raise InputError(f"'weight' must hold {n} finite numbers, none negative and not all zero: one for each pair.")
+    return values / values.mean()
 
 
 def _first_process() -> bool:
