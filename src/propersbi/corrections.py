@@ -28,7 +28,7 @@ from propersbi.data import as_tensor
 from propersbi.latent import CorrectedSampler, Latent, Rejection
 from propersbi.posterior import Posterior
 from propersbi.randomness import stream
-from propersbi.ratio import effective_share, estimate_ratio, tamed
+from propersbi.ratio import Ratio, effective_share, estimate_ratio, tamed
 from propersbi.regions import Region, TruncatedPrior
 from propersbi.simulation import draw
 from propersbi.types import InputError
@@ -43,6 +43,8 @@ __all__ = [
     "Truncated",
     "Uncorrected",
 ]
+
+CLASSIFYING = 1000  # steps that a classifier is trained for at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +68,20 @@ class Past:
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """What a round trains on: which rows of all rounds, how they weigh, what the sampler is trained through."""
+    """What a round trains on.
+
+    Arguments:
+        rows: Which of all rounds; ``None`` for all.
+        weight: How they weigh.
+        through: What the sampler is trained through.
+        law: The law of the parameters for which the posterior is calibrated, if not the prior.
+        facts: What is to be told about it.
+    """
 
     rows: np.ndarray | None = None
     weight: np.ndarray | None = None
     through: Callable[[Any, Callable[[Tensor], Tensor]], Any] | None = None
+    law: Any = None
     facts: dict[str, float] = field(default_factory=dict)
 
 
@@ -147,9 +158,7 @@ class ImportanceWeights(_Proposed):
         log_ratio, facts = proposal_over_prior(past, self.draws)
         log_weight = -log_ratio(as_tensor(np.concatenate(past.theta)))
         if self.localized:
-            seen = estimate_ratio(
-                np.concatenate(past.x), past.x[0], seed=past.seed, checkpoint=_file(past, "ratio-x.ckpt")
-            )
+            seen = _ratio(past, "x", np.concatenate(past.x), past.x[0])
             log_weight = log_weight + seen.log(as_tensor(np.concatenate(past.x)))
             facts["data_log_loss"] = seen.log_loss
         weight = tamed(log_weight.double(), limit=self.limit, smoothing=self.smoothing).exp()
@@ -229,7 +238,8 @@ class Truncated:
         if not isinstance(last, TruncatedPrior):
             return Lesson()
         rows = np.concatenate([last.region(theta) for theta in past.theta])
-        return Lesson(rows=rows, facts={"rows": int(rows.sum()), "prior_share": last.share(past.seed)})
+        facts = {"rows": int(rows.sum()), "prior_share": last.share(past.seed)}
+        return Lesson(rows=rows, law=last, facts=facts)
 
 
 def proposal_over_prior(past: Past, draws: int) -> tuple[Callable[[Tensor], Tensor], dict[str, float]]:
@@ -253,7 +263,7 @@ def proposal_over_prior(past: Past, draws: int) -> tuple[Callable[[Tensor], Tens
         counts = [max(1, round(draws * share)) for share in shares]
         proposed = [_numbers(draw(p, n, rng)) for p, n in zip(past.proposals, counts, strict=True)]
         usual = _numbers(draw(past.prior, draws, rng))
-    ratio = estimate_ratio(np.concatenate(proposed), usual, seed=past.seed, checkpoint=_file(past, "ratio-theta.ckpt"))
+    ratio = _ratio(past, "theta", np.concatenate(proposed), usual)
     return lambda theta: ratio.log(theta).clamp_min(least), {"log_loss": ratio.log_loss, "slope": ratio.slope}
 
 
@@ -278,5 +288,6 @@ def _numbers(theta: Any) -> np.ndarray:
     return theta.detach().cpu().numpy() if isinstance(theta, Tensor) else np.asarray(theta)
 
 
-def _file(past: Past, name: str) -> Path | None:
-    return None if past.folder is None else past.folder / name
+def _ratio(past: Past, name: str, upper: np.ndarray, lower: np.ndarray) -> Ratio:
+    checkpoint = None if past.folder is None else past.folder / f"ratio-{name}.ckpt"
+    return estimate_ratio(upper, lower, seed=past.seed, max_steps=CLASSIFYING, checkpoint=checkpoint)

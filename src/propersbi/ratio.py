@@ -33,7 +33,7 @@ from propersbi.types import Batch, InputError, Phase
 
 __all__ = ["Classification", "Classifier", "Ratio", "effective_share", "estimate_ratio", "tamed"]
 
-CALIBRATION, TEST = 0.15, 0.15  # shares of the draws; the rest trains
+TRAIN, CALIBRATE = 0.7, 0.2  # shares of the draws; the rest tests
 
 
 class Classifier(nn.Module):
@@ -124,7 +124,7 @@ def estimate_ratio(
     lower: Any,
     *,
     seed: int = 0,
-    max_steps: int = 1500,
+    max_steps: int = 1000,
     checkpoint: str | Path | None = None,
     progress: bool = False,
     **network: Any,
@@ -151,11 +151,10 @@ def estimate_ratio(
         shapes = " and ".join(str(tuple(values.shape)) for values in sets)
         raise InputError(f"A ratio needs two sets of at least 20 draws of the same shape, got {shapes}.")
     values, label = torch.cat(sets), torch.cat([torch.ones(len(sets[0]), 1), torch.zeros(len(sets[1]), 1)])
-    size = len(values)
-    weight = torch.where(label[:, 0] > 0, size / (2 * len(sets[0])), size / (2 * len(sets[1])))  # classes count alike
     shape = tuple(values.shape[1:])
-    order = np.random.default_rng([seed, size]).permutation(size)
-    test, calibration, rows = np.split(order, [round(TEST * size), round((TEST + CALIBRATION) * size)])
+    rows, calibration, test = _parts(len(sets[0]), len(sets[1]), seed)
+    counts = len(values) / 2 / torch.tensor([len(sets[1]), len(sets[0])])
+    weight = counts[label[:, 0].long()]  # both classes count alike
     units = Standardize(shape, tail=5.0).fit(values[rows])
     batches = Batches(
         label.numpy(), values.numpy(), rows, min(256, len(rows)), Standardize((1,)), units, seed, weight.numpy()
@@ -172,6 +171,16 @@ def estimate_ratio(
         loss = _log_loss(odds, fresh)
         effective = effective_share(odds[fresh.theta[:, 0] == 0].exp())
     return Ratio(classifier, units, slope, shift, loss, effective)
+
+
+def _parts(upper: int, lower: int, seed: int) -> list[np.ndarray]:
+    """Rows to train, to calibrate and to test, each with the same share of both classes."""
+    orders = [
+        start + np.random.default_rng([seed, start, size]).permutation(size)
+        for start, size in ((0, upper), (upper, lower))
+    ]
+    pieces = [np.split(order, [round(cut * len(order)) for cut in (TRAIN, TRAIN + CALIBRATE)]) for order in orders]
+    return [np.concatenate(part) for part in zip(*pieces, strict=True)]
 
 
 def effective_share(weight: Any) -> float:

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from propersbi.config import encode
 from propersbi.corrections import CorrectedLatent, Correction, Lesson, Past, Truncated
 from propersbi.files import read_json, write_json
 from propersbi.inference import default_steps, fit
@@ -61,8 +60,9 @@ def fit_sequential(
 ) -> Posterior:
     """Train a posterior for one observation, in rounds of simulations that come ever nearer to it.
 
-    The posterior has the observation as its default. For other data it is good only as far as their posterior lies
-    where parameters were simulated.
+    The posterior has the observation as its default, and as its prior the law that it was trained for: with
+    ``Truncated``, the prior within the last region. For other data it is good only as far as their posterior lies where
+    parameters were simulated.
 
     Arguments:
         prior: As for :func:`~propersbi.simulation.simulate`; a density is not needed.
@@ -112,7 +112,8 @@ def fit_sequential(
             batched=batched,
             progress=progress,
         )
-        pairs.append(_in_memory(new))
+        pairs.append((np.asarray(new.theta), np.asarray(new.x)))
+        x_o = _fitting(x_o, pairs[-1][1].shape[1:])
         own = None if place is None else place / "rounds" / str(number)
         thetas, xs = zip(*pairs, strict=True)
         past = Past(tuple(proposals), thetas, xs, seed, own)
@@ -121,9 +122,10 @@ def fit_sequential(
         options["max_steps"] = _steps(past, lesson, max_steps, training.get("steps"), last=number == rounds)
         posterior = _learn(past, lesson, options).set_default_x(x_o)
         records.append(_record(number, new, past, lesson, posterior))
-        posterior.info |= {"correction": encode(correction), "rounds": records}
+        posterior.prior = lesson.law or prior
+        posterior.info |= {"correction": repr(correction), "rounds": records}
         if place is not None:
-            write_json(place / "rounds.json", records)
+            write_json(place / "rounds.json", {"correction": repr(correction), "rounds": records})
         if number < rounds:
             proposals.append(correction.propose(past, posterior))
     if place is not None:
@@ -209,8 +211,10 @@ def _sizes(simulations: int, rounds: int) -> list[int]:
     return [share + (number < more) for number in range(rounds)]
 
 
-def _in_memory(new: Simulations) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(new.theta), np.asarray(new.x)
+def _fitting(x_o: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    if x_o.shape not in (shape, (1, *shape), shape[1:] if shape == (1,) else shape):
+        raise InputError(f"'x_o' must have shape {shape}, as what the simulator gives, got {x_o.shape}.")
+    return x_o.reshape(shape)
 
 
 def _claim(folder: Path, asked: dict[str, Any], x_o: np.ndarray) -> None:

@@ -5,7 +5,7 @@ interface only: no window, no global style and no backend is touched, and a serv
 with ``figure.savefig("corner.png")``; a notebook shows it when it is the last line of a cell.
 """
 
-from propersbi.plots.checks import coverage, losses, ranks, recovery
+from propersbi.plots.checks import coverage, losses, ranks, recovery, rounds
 from propersbi.plots.draws import corner, fields, predictive
 
-__all__ = ["corner", "coverage", "fields", "losses", "predictive", "ranks", "recovery"]
+__all__ = ["corner", "coverage", "fields", "losses", "predictive", "ranks", "recovery", "rounds"]
