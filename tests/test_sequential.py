@@ -243,6 +243,16 @@ def test_a_region_holds_its_share(d, level):
     assert not region(np.full((1, d), 9.0))[0]
 
 
+@pytest.mark.parametrize(
+    ("d", "level", "variance"), [(1, 0.99, 0.92), (1, 0.999, 0.97), (2, 0.99, 0.95), (2, 0.999, 0.99)]
+)
+def test_what_a_region_cuts_off_a_gaussian(d, level, variance):
+    """The figures of docs/sequential.md."""
+    rng = np.random.default_rng(0)
+    region, fresh = Region.around(rng.normal(size=(10_000, d)), level), rng.normal(size=(20_000, d))
+    assert fresh[region(fresh)].var() == pytest.approx(variance, abs=0.02)
+
+
 def test_a_region_has_as_many_pieces_as_the_law():
     rng = np.random.default_rng(0)
     sides = rng.choice([-1.0, 1.0], (6000, 1))

@@ -11,6 +11,7 @@ be, and one that errs on the wide side where draws are sparse.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,8 +70,13 @@ class Region:
     def __call__(self, theta: Any) -> np.ndarray:
         """Which rows ``(n, *event)`` lie in the region, ``(n,)``."""
         flat = np.asarray(theta, dtype=float).reshape(len(theta), -1)
-        inside = np.ones(len(flat), bool) if self.within is None else self.within(flat)
-        inside[inside] = _distance((flat[inside] - self.center) / self.scale, self.draws) <= self.radius
+        units = (flat - self.center) / self.scale
+        low, high = self.draws.min(0) - self.radius, self.draws.max(0) + self.radius
+        inside = ((units >= low) & (units <= high)).all(1)  # what lies outside the box is done with
+        near = [(block <= self.radius**2).sum(1) >= NEIGHBOUR for block in _squares(units[inside], self.draws)]
+        inside[inside] = np.concatenate(near) if near else False
+        if self.within is not None:
+            inside[inside] = self.within(flat[inside])
         return inside
 
 
@@ -96,7 +102,7 @@ class TruncatedPrior:
                     f"Only {found} of {tried} draws of the prior lie where the last posterior is: "
                     "take a correction whose proposals are the posterior itself, such as ImportanceWeights."
                 )
-            size = min(20_000, max(1000, 2 * n))
+            size = min(20_000, max(100, 2 * n, tried))
             theta = draw(self.prior, size, rng)
             inside = np.flatnonzero(self.region(theta))[: n - found]
             kept.append(theta[inside])
@@ -107,7 +113,7 @@ class TruncatedPrior:
 
         return torch.cat(kept)
 
-    def share(self, seed: int = 0, draws: int = 20_000) -> float:
+    def share(self, seed: int = 0, draws: int = 5000) -> float:
         """About what share of the prior lies in the region."""
         with stream(seed) as rng:
             return float(self.region(draw(self.prior, draws, rng)).mean())
@@ -115,11 +121,13 @@ class TruncatedPrior:
 
 def _distance(points: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """The distance of each point ``(n, d)`` to the k-th nearest of the draws."""
-    square, step = (draws**2).sum(1), max(1, CELLS // len(draws))
-    parts = []
+    nearest = [np.partition(block, NEIGHBOUR - 1, axis=1)[:, NEIGHBOUR - 1] for block in _squares(points, draws)]
+    return np.sqrt(np.maximum(np.concatenate(nearest), 0.0))
+
+
+def _squares(points: np.ndarray, draws: np.ndarray) -> Iterator[np.ndarray]:
+    """The squared distances of points ``(n, d)`` and draws ``(k, d)``, some rows ``(rows, k)`` at a time."""
+    own, step = (draws**2).sum(1), max(1, CELLS // len(draws))
     for start in range(0, len(points), step):
         block = points[start : start + step]
-        squares = (block**2).sum(1)[:, None] + square - 2 * block @ draws.T
-        parts.append(np.partition(squares, NEIGHBOUR - 1, axis=1)[:, NEIGHBOUR - 1])
-    nearest = np.concatenate(parts) if parts else np.empty(0)
-    return np.sqrt(np.maximum(nearest, 0.0))
+        yield (block**2).sum(1)[:, None] + own - 2 * block @ draws.T
