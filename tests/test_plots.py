@@ -154,3 +154,10 @@ def test_density_integrates_to_one_and_levels_hold_their_mass():
 def test_threads_draw_at_the_same_time():
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda d: drawn(plots.corner(draws(2), names=list("ab"))), range(6))) == [3] * 6
+
+
+def test_rounds_show_proposal_and_posterior_of_each():
+    record = {"proposal": [[-1.0, 0.0, 1.0]] * 10, "posterior": [[-0.5, 0.1, 0.6]] * 10}
+    figure = plots.rounds([record] * 3)
+    assert len(figure.axes) == 8
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["proposal", "posterior"]

@@ -264,7 +264,8 @@ def proposal_over_prior(past: Past, draws: int) -> tuple[Callable[[Tensor], Tens
         proposed = [_numbers(draw(p, n, rng)) for p, n in zip(past.proposals, counts, strict=True)]
         usual = _numbers(draw(past.prior, draws, rng))
     ratio = _ratio(past, "theta", np.concatenate(proposed), usual)
-    return lambda theta: ratio.log(theta).clamp_min(least), {"log_loss": ratio.log_loss, "slope": ratio.slope}
+    facts = {"log_loss": ratio.log_loss, "slope": ratio.slope, "effective": ratio.effective}
+    return lambda theta: ratio.log(theta).clamp_min(least), facts
 
 
 def _log_density(law: Any) -> Callable[[Tensor], Tensor] | None:

@@ -197,7 +197,8 @@ def energy_distance(samples: Array, reference: Array) -> float:
     (True, True)
     """
     x, y = (points.astype(float) for points in _two_sets(samples, reference))
-    return float(2 * _misses(x[:, None], y).mean() - _spread(x) - _spread(y))
+    own = (_misses(z[:, None], z).mean() * len(z) / (len(z) - 1) for z in (x, y))
+    return float(2 * _misses(x[:, None], y).mean() - sum(own))
 
 
 def mmd(samples: Array, reference: Array, *, bandwidth: float | None = None) -> float:

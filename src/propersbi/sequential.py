@@ -80,7 +80,7 @@ def fit_sequential(
         chunk_size: How many rows are simulated and written at once.
         max_steps: Gradient steps of the last round at most; earlier ones take three tenths of them.
         progress: Whether to show progress bars on stderr.
-        **training: Any other option of :func:`~propersbi.inference.fit`.
+        **training: Any other option of :func:`~propersbi.inference.fit`; a ``time_limit`` is for each round.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -119,7 +119,8 @@ def fit_sequential(
         past = Past(tuple(proposals), thetas, xs, seed, own)
         lesson = correction.prepare(past)
         options = {"seed": seed, "folder": own, "progress": progress, "prior": prior, **training}
-        options["max_steps"] = _steps(past, lesson, max_steps, training.get("steps"), last=number == rounds)
+        passes = training.get("steps") or (8 if training.get("objective") is None else 1)
+        options["max_steps"] = _steps(past, lesson, max_steps, passes, last=number == rounds)
         posterior = _learn(past, lesson, options).set_default_x(x_o)
         records.append(_record(number, new, past, lesson, posterior))
         posterior.prior = lesson.law or prior
@@ -159,10 +160,10 @@ def _learn(past: Past, lesson: Lesson, options: Mapping[str, Any]) -> Posterior:
     return posterior
 
 
-def _steps(past: Past, lesson: Lesson, given: int | None, chain: int | None, *, last: bool) -> int:
+def _steps(past: Past, lesson: Lesson, given: int | None, passes: int, *, last: bool) -> int:
     rows = sum(past.sizes) if lesson.rows is None else int(lesson.rows.sum())
     numbers = int(past.theta[0][0].size + past.x[0][0].size)
-    most = given or default_steps(rows, numbers, 8 if chain is None else chain)
+    most = given or default_steps(rows, numbers, passes)
     return most if last else max(1, round(EARLY * most))
 
 
