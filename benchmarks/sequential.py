@@ -95,9 +95,9 @@ def table(rows: list[dict[str, str]]) -> str:
         "",
         f"C2ST on Two Moons, {ROUNDS} rounds, seed {SEED}, {DRAWS:,} against {DRAWS:,} draws (good to about ±.015): .5",
         f"is perfect. Sequential posteriors were trained for {STEPS:,} steps at most in the last round and three",
-        "tenths of that in those before, one posterior for each observation; those with corrected latent variables, which",
-        f"draw in one pass and cost more per step, for {LATENT_STEPS}; the amortised one by the defaults of `ps.fit`, one",
-        "for all observations.",
+        "tenths of that in those before, one posterior for each observation; those with corrected latent variables,",
+        f"which draw in one pass and cost more per step, for {LATENT_STEPS}; the amortised one by the defaults of",
+        "`ps.fit`, one for all observations.",
         "Published: SNPE (Lueckmann et al. 2021), mean of ten observations, "
         + ", ".join(f"{value:.3f} at {n:,} simulations" for n, value in PUBLISHED.items())
         + ". Written by `python -m benchmarks.sequential`.",

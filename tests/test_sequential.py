@@ -159,7 +159,7 @@ def test_the_first_round_is_left_as_it_is():
 def test_a_posterior_with_a_density_gives_exact_weights():
     first = past_of(Dense(), sizes=(300,))
     options = {**SMALL, "network": partial(Flow, transforms=1, width=8), "max_steps": 5, "objective": MaximumLikelihood}
-    del options["rule"], options["learning_rate"]
+    del options["rule"], options["learning_rate"], options["m"]
     posterior = sequential._learn(first, Lesson(), options).set_default_x([X_O])
     proposal = PosteriorProposal(posterior)
     past = Past((Dense(), proposal), (first.theta[0],) * 2, (first.x[0],) * 2)

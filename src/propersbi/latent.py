@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -44,6 +44,7 @@ class Latents(NamedTuple):
     accepted: float
 
 
+@runtime_checkable
 class Latent(Protocol):
     """Draws latent variables from the normal law times a weight."""
 
