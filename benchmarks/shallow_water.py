@@ -120,7 +120,7 @@ def limit(posterior: ps.Posterior) -> list[str]:
     blocked = (theta[:, 1:-1] <= shallow_water.WET).any(1)
     prior = shallow_water.PRIOR.variance
 
-    def explained(samples: np.ndarray, which: np.ndarray) -> str:
+    def explained(samples: np.ndarray, which: Any) -> str:
         """Of the prior's variance: the share that is not left as squared error."""
         return f"{1 - ((samples.mean(0) - theta)[which] ** 2).mean() / prior:.4f}" if which.any() else "-"
 

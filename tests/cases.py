@@ -5,6 +5,7 @@ import torch
 from propersbi.executors import Joblib, Serial
 from propersbi.games import KL, Hellinger, JensenShannon, Pearson, ReverseKL, TotalVariation, Wasserstein
 from propersbi.kernels import Gaussian, InverseMultiquadric, Laplace, Matern, Mixture, RationalQuadratic
+from propersbi.latent import CorrectedSampler, Metropolis, Rejection
 from propersbi.networks import Flow, MLPCritic, MLPGenerator, PaperCamera, PaperMLP, PaperShallowWater, UNetGenerator
 from propersbi.objectives import Adversarial, MaximumLikelihood, ScoreMinimization
 from propersbi.refinement import ReverseMarkov
@@ -87,6 +88,8 @@ OBJECTIVES = {
     ),
     "flow": lambda: MaximumLikelihood(Flow((2,), (2,), transforms=2, width=16)),
     "flow by energy": lambda: ScoreMinimization(Flow((2,), (2,), transforms=2, width=16), EnergyScore(), m=5),
+    "corrected latent": lambda: ScoreMinimization(leaning(Metropolis(steps=3)), EnergyScore(), m=5),
+    "gan with corrected latent": lambda: Adversarial(leaning(Rejection(batch=8)), critic=critic(), m=2),
     "residual": lambda: ScoreMinimization(
         Residual(MLPGenerator((2,), (2,), width=16, depth=1)).fit(*linear_pairs(50)), EnergyScore(), m=5
     ),
@@ -106,6 +109,21 @@ GAMES = {
 
 def critic(**options):
     return MLPCritic((2,), (2,), width=32, depth=2, **options)
+
+
+# How latent variables are drawn from a law that is not normal.
+LATENTS = {
+    "rejection": Rejection(batch=1000),
+    "rejection, known bound": Rejection(batch=1000, log_bound=0.0),
+    "metropolis": Metropolis(steps=60),
+    "metropolis, small moves": Metropolis(steps=300, reaches=(0.6,)),
+}
+
+
+def leaning(latent):
+    """A generator whose draws in training lean to large parameters."""
+    generator = MLPGenerator((2,), (2,), width=16, depth=1)
+    return CorrectedSampler(generator, latent, lambda theta: 0.3 * theta[..., 0], lambda theta: theta)
 
 
 EXECUTORS = {"serial": Serial(), "joblib": Joblib(workers=2)}

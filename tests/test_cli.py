@@ -95,6 +95,24 @@ def test_run_with_an_own_file_and_again(call, own_file):
     assert before == {"diagnostics.npz": (own_file / "r" / "diagnostics.npz").stat().st_mtime_ns}
 
 
+def test_run_in_rounds_and_again(call, own_file):
+    quick = ("-n", "1600", "--test", "50", "--max-steps", "10", "-m", "3", "-q")
+    command = ("run", "my_model.py", "--observation", "x.npy", "--rounds", "2", "-o", "r", *quick)
+    code, out, err = call(*command)
+    assert code == 0, err
+    assert "Report:" in out
+    shards = {p: p.stat().st_mtime_ns for p in (own_file / "r" / "simulations").rglob("*.safetensors")}
+    assert {p.parent.name for p in shards} == {"round-1", "round-2", "test"}
+    report = (own_file / "r" / "report.html").read_text()
+    assert "Truncated(level=0.999" in report
+    assert "Share of the prior" in report
+    assert "Proposal and posterior of each round" in report
+    assert call(*command)[0] == 0
+    assert {p: p.stat().st_mtime_ns for p in shards} == shards
+    code, _, err = call("sample", "r", "-x", "x.npy")
+    assert code == 0, err
+
+
 def test_a_run_directory_never_runs_the_file_it_names(call, own_file):
     assert call("run", "my_model.py", "-o", "r", *QUICK)[0] == 0
     (own_file / "my_model.py").write_text("raise SystemExit('the file was run')")
@@ -130,6 +148,12 @@ def test_more_simulations_are_added_and_trained_anew(call):
         (["run", "my_model.py", "-x", "long.npy", *QUICK], "'observation' must have shape (2,)"),
         (["run", "my_model.py", "-n", "400", "-m", "1", "-q"], "m > 1 draws, got m = 1"),
         (["run", "two_moons", "--rule", "enrgy"], "Did you mean 'energy'?"),
+        (["run", "my_model.py", "--rounds", "3", "-q"], "3 rounds are for one observation: give --observation FILE"),
+        (
+            ["run", "my_model.py", "-x", "x.npy", "--rounds", "3", "--correction", "truncate"],
+            "Did you mean 'truncated'?",
+        ),
+        (["run", "my_model.py", "-x", "x.npy", "--rounds", "3", "--correction", "rejection"], "steps = 1, not 8"),
         (["run", "two_moons", "-n", "0", "-q"], "'n' must be a whole number of at least 1, got 0"),
         (["run", "broken.py"], "'broken.py' cannot be run: NameError"),
         (["run", "half.py"], "'half.py' must define 'simulator'"),

@@ -225,3 +225,11 @@ def test_wrong_sets_are_refused_with_their_shapes(metric):
 def test_prior_draws_must_fit():
     with pytest.raises(InputError, match=r"'prior_samples' must be finite draws.*got \(9, 3\)"):
         metrics.energy_skill(np.zeros((9, 5, 2)), np.zeros((5, 2)), np.zeros((9, 3)))
+
+
+def test_the_energy_distance_is_that_of_the_laws():
+    zeros, threes = np.zeros((4, 1)), np.full((5, 1), 3.0)
+    assert metrics.energy_distance(zeros, threes) == 6
+    rng = np.random.default_rng(0)
+    same = [metrics.energy_distance(*rng.normal(size=(2, 20, 2))) for _ in range(500)]
+    assert abs(np.mean(same)) < 4 * np.std(same) / np.sqrt(500)  # unbiased, so below zero as often as above

@@ -175,3 +175,10 @@ def test_waves_show_each_row_over_the_truth():
     np.testing.assert_array_equal(figure.axes[7].lines[-1].get_ydata(), wave[8])
     with pytest.raises(InputError, match=r"got \(12,\) and \(9, 11\)"):
         plots.waves((field, wave[:, 1:]), rows)
+
+
+def test_rounds_show_proposal_and_posterior_of_each():
+    record = {"proposal": [[-1.0, 0.0, 1.0]] * 10, "posterior": [[-0.5, 0.1, 0.6]] * 10}
+    figure = plots.rounds([record] * 3)
+    assert len(figure.axes) == 8
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["proposal", "posterior"]

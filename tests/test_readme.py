@@ -52,6 +52,15 @@ def test_the_guide_to_the_baselines_runs():
     assert names["log_density"].shape == (100,)
 
 
+def test_the_guide_to_sequential_inference_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for code in blocks((Path(__file__).parent.parent / "docs" / "sequential.md").read_text()):
+        exec(code.replace("max_steps=60", "max_steps=6"), names)
+    assert names["samples"].shape == (1000, 2)
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
 def test_every_link_of_the_documentation_leads_somewhere():
     root = Path(__file__).parent.parent
     for page in [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]:

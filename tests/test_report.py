@@ -165,3 +165,16 @@ def test_an_empty_folder_and_broken_files_are_sentences(tmp_path):
     with pytest.raises(InputError, match="not valid JSON"):
         write_report(tmp_path)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_rounds_are_shown_with_what_they_know(tmp_path, checks):
+    part = {"proposal": [[-1.0, 0.0, 1.0]] * 2, "posterior": [[-0.5, 0.1, 0.6]] * 2}
+    records = [{"round": 1, "simulations": 500, "score": 0.7, **part}]
+    records += [{"round": 2, "simulations": 500, "score": 0.5, "effective": 0.25, **part}]
+    (tmp_path / "rounds.json").write_text(json.dumps({"correction": "ImportanceWeights(<i>)", "rounds": records}))
+    page = written(tmp_path, checks=checks, record=RUN, history=HISTORY)
+    assert 'id="rounds"' in page
+    assert "ImportanceWeights(&lt;i&gt;)" in page
+    assert "Effective share" in page
+    assert "Share of the prior" not in page
+    assert "Proposal and posterior of each round" in page

@@ -16,21 +16,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from propersbi import (
         calibration,
+        corrections,
         games,
         kernels,
+        latent,
         metrics,
         networks,
         objectives,
         plots,
+        ratio,
         scoring,
         support,
         tasks,
         training,
     )
     from propersbi.comparison import Comparison, compare
+    from propersbi.corrections import CorrectedLatent, ImportanceWeights, Truncated, Uncorrected
     from propersbi.diagnostics import Diagnostics, diagnose
     from propersbi.executors import Joblib, Serial
     from propersbi.inference import fit
+    from propersbi.latent import Metropolis, Rejection
     from propersbi.objectives import Adversarial, MaximumLikelihood, ScoreMinimization
     from propersbi.posterior import Posterior
     from propersbi.scoring import (
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
         SlicedEnergyScore,
         VariogramScore,
     )
+    from propersbi.sequential import fit_sequential
     from propersbi.simulation import SimulationError, Simulations, simulate
     from propersbi.store import Store
     from propersbi.support import Box
@@ -52,12 +58,15 @@ __version__ = "0.1.0"
 
 _MODULES = (
     "calibration",
+    "corrections",
     "games",
     "kernels",
+    "latent",
     "metrics",
     "networks",
     "objectives",
     "plots",
+    "ratio",
     "scoring",
     "support",
     "tasks",
@@ -68,14 +77,18 @@ _NAMES = {
     "compare": "comparison",
     "Adversarial": "objectives",
     "Box": "support",
+    "CorrectedLatent": "corrections",
     "Derived": "scoring",
     "Diagnostics": "diagnostics",
     "EnergyScore": "scoring",
+    "ImportanceWeights": "corrections",
     "InputError": "types",
     "Joblib": "executors",
     "KernelScore": "scoring",
+    "Metropolis": "latent",
     "Patched": "scoring",
     "Posterior": "posterior",
+    "Rejection": "latent",
     "Scaled": "scoring",
     "MaximumLikelihood": "objectives",
     "ScoreMinimization": "objectives",
@@ -85,9 +98,12 @@ _NAMES = {
     "SlicedEnergyScore": "scoring",
     "Store": "store",
     "TrainConfig": "training",
+    "Truncated": "corrections",
+    "Uncorrected": "corrections",
     "VariogramScore": "scoring",
     "diagnose": "diagnostics",
     "fit": "inference",
+    "fit_sequential": "sequential",
     "simulate": "simulation",
 }
 
@@ -95,15 +111,19 @@ __all__ = [
     "Adversarial",
     "Box",
     "Comparison",
+    "CorrectedLatent",
     "Derived",
     "Diagnostics",
     "EnergyScore",
+    "ImportanceWeights",
     "InputError",
     "Joblib",
     "KernelScore",
     "MaximumLikelihood",
+    "Metropolis",
     "Patched",
     "Posterior",
+    "Rejection",
     "Scaled",
     "ScoreMinimization",
     "Serial",
@@ -112,17 +132,23 @@ __all__ = [
     "SlicedEnergyScore",
     "Store",
     "TrainConfig",
+    "Truncated",
+    "Uncorrected",
     "VariogramScore",
     "calibration",
     "compare",
+    "corrections",
     "diagnose",
     "fit",
+    "fit_sequential",
     "games",
     "kernels",
+    "latent",
     "metrics",
     "networks",
     "objectives",
     "plots",
+    "ratio",
     "scoring",
     "simulate",
     "support",

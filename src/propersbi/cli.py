@@ -62,6 +62,12 @@ Refine = Annotated[
 ]
 Steps = Annotated[int | None, typer.Option("--max-steps", help="Gradient steps at most; by default it grows with -n.")]
 Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds of training at most.")]
+Rounds = Annotated[
+    int, typer.Option(help="Rounds of simulations near the observation; 1 is for any observation, all from the prior.")
+]
+CorrectionName = Annotated[
+    str, typer.Option("--correction", help="With rounds: truncated, weights, rejection, metropolis or uncorrected.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 
@@ -188,12 +194,15 @@ def report(run: RunArgument) -> None:
 
 @app.command(
     epilog="Examples: propersbi run two_moons  |  propersbi run my_model.py --observation x.npy --simulations 10000"
+    "  |  propersbi run my_model.py --observation x.npy --rounds 5"
 )
 def run(
     model: ModelArgument,
     observation: Observation = None,
     out: Out = None,
     simulations: Count = None,
+    rounds: Rounds = 1,
+    correction: CorrectionName = "truncated",
     test: Test = None,
     workers: Workers = 1,
     rule: Rule = None,
@@ -222,10 +231,16 @@ def run(
     )
     known, started = _start(model, out)
     x, _ = _observed(known, observation)  # what cannot be read should not wait for the training
-    pairs = started.simulate(known, simulations, test=test, seed=seed, workers=workers, progress=not quiet)
-    if x is not None:
-        one_observation(x, pairs.x.shape[1:])
-    started.train(known, **training)
+    if rounds != 1:
+        if x is None:
+            raise InputError(f"{rounds} rounds are for one observation: give --observation FILE.")
+        chosen = {"rounds": rounds, "correction": _correction(correction), "test": test, "workers": workers}
+        started.sequential(known, x, simulations, **chosen, **training)
+    else:
+        pairs = started.simulate(known, simulations, test=test, seed=seed, workers=workers, progress=not quiet)
+        if x is not None:
+            one_observation(x, pairs.x.shape[1:])
+        started.train(known, **training)
     checks = _diagnose(started, known, observation, None, seed, quiet)
     typer.echo(checks.summary())
     typer.echo(f"\nReport: {started.report()}")
@@ -273,12 +288,32 @@ def _training(rule: str | None, beta: float | None, **options: Any) -> dict[str,
         "energy": lambda: EnergyScore(beta=0.5 if beta is None else beta),
         "kernel": KernelScore,
     }
-    if rule is not None and rule not in rules:
-        close = difflib.get_close_matches(rule, rules, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise InputError(f"There is no scoring rule '{rule}': choose one of {', '.join(rules)}.{hint}")
     given = {name: value for name, value in options.items() if value is not None}
-    return given if rule is None and beta is None else {"rule": rules[rule or "energy"](), **given}
+    if rule is None and beta is None:
+        return given
+    return {"rule": _chosen("scoring rule", rule or "energy", rules)(), **given}
+
+
+def _correction(name: str) -> Any:
+    from propersbi.corrections import CorrectedLatent, ImportanceWeights, Truncated, Uncorrected
+    from propersbi.latent import Metropolis, Rejection
+
+    corrections: dict[str, Callable[[], Any]] = {
+        "truncated": Truncated,
+        "weights": ImportanceWeights,
+        "rejection": lambda: CorrectedLatent(Rejection()),
+        "metropolis": lambda: CorrectedLatent(Metropolis()),
+        "uncorrected": Uncorrected,
+    }
+    return _chosen("correction", name, corrections)()
+
+
+def _chosen(what: str, name: str, known: dict[str, Any]) -> Any:
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    raise InputError(f"There is no {what} '{name}': choose one of {', '.join(known)}.{hint}")
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from propersbi.config import encode
 from propersbi.data import Batches, as_tensor, checked_pairs, split
@@ -27,7 +27,7 @@ from propersbi.support import Box, Standardize, support_of
 from propersbi.training import History, TrainConfig, train
 from propersbi.types import InputError, Objective, ScoringRule
 
-__all__ = ["fit"]
+__all__ = ["default_steps", "fit"]
 
 STEPS = 8
 MANY = 9000  # simulations from which on the number of training steps grows faster
@@ -47,6 +47,8 @@ def fit(
     network: nn.Module | Callable[..., Generator] | None = None,
     embedding: nn.Module | None = None,
     support: Any = None,
+    weight: Any = None,
+    through: Callable[[Any, Callable[[Tensor], Tensor]], Any] | None = None,
     parameter_names: Sequence[str] | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -78,6 +80,9 @@ def fit(
             a :class:`~propersbi.networks.GridEmbedding` unless given.
         support: Bounds of the parameters, if the prior does not say: a :class:`~propersbi.support.Box`, a torch
             constraint or a pair ``(lower, upper)``.
+        weight: Importance weights of the pairs, ``(n,)``, where they do not count alike.
+        through: What the sampler is trained through, if not directly: ``(sampler, natural) -> sampler``, where
+            ``natural`` takes draws to the user's units and into the support; see :mod:`propersbi.latent`.
         parameter_names: One for each parameter.
         seed: The same seed gives the same posterior.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
@@ -100,6 +105,7 @@ def fit(
     if objective is not None and m is not None:
         raise InputError("Give 'm' to the objective itself.")
     theta, x = checked_pairs(theta, x)
+    weight = None if weight is None else _weights(weight, len(theta))
     images = embedding is None and is_image_problem(theta.shape[1:], x.shape[1:])
     large = images or math.prod(x.shape[1:]) > FEATURES
     if steps is None:
@@ -129,12 +135,13 @@ def fit(
     if hasattr(sampler, "clamp") and box.atoms is not None:  # draws are scored as they will be seen
         sampler.clamp(*(theta_units(end).flatten() for end in ends))
     with seeded(seed + 1):
-        aim = _objective(objective, sampler, resolved(rule or EnergyScore(beta=0.5), known), m, steps, images)
+        trained = sampler if through is None else through(sampler, lambda units: box(theta_units.inverse(units)))
+        aim = _objective(objective, trained, resolved(rule or EnergyScore(beta=0.5), known), m, steps, images)
     size = min(batch_size or _batch_size(len(rows), large), len(rows))
-    batches = Batches(theta, x, rows, size, theta_units, x_units, seed)
+    batches = Batches(theta, x, rows, size, theta_units, x_units, seed, weight)
     numbers = math.prod(theta.shape[1:]) + math.prod(x.shape[1:])
     config = TrainConfig(
-        max_steps=max_steps or _max_steps(len(rows), numbers, steps),
+        max_steps=max_steps or default_steps(len(rows), numbers, steps),
         time_limit=time_limit,
         seed=seed,
         device=device,
@@ -248,7 +255,7 @@ def _batch_size(n: int, large: bool) -> int:
     return 64 if large else 128 if n < 3000 else 256
 
 
-def _max_steps(n: int, numbers: int, steps: int) -> int:
+def default_steps(n: int, numbers: int, steps: int) -> int:
     """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
     growth = 0.25 if n < MANY else min(max(numbers / 18, 0.4), 0.75)
     return round((2500 if steps == 1 else 4000) * (n / MANY) ** growth)
@@ -259,6 +266,13 @@ def _check_options(training: dict[str, Any]) -> None:
     for name in training:
         if name not in known:
             raise InputError(f"'fit' has no option '{name}'.")
+
+
+def _weights(weight: Any, n: int) -> np.ndarray:
+    values = as_tensor(weight).double().cpu().numpy()
+    if values.shape != (n,) or not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
+        raise InputError(f"'weight' must hold {n} finite numbers, none negative and not all zero: one for each pair.")
+    return values / values.mean()
 
 
 def _first_process() -> bool:

@@ -24,6 +24,7 @@ __all__ = [
     "c2st",
     "calibration_error",
     "crps",
+    "energy_distance",
     "energy_score",
     "energy_skill",
     "mmd",
@@ -183,6 +184,21 @@ def energy_skill(samples: Array, theta: Array, prior_samples: Array) -> float:
     prior, theta = prior.reshape(len(prior), 1, -1), theta.reshape(len(theta), -1)
     baseline = 2 * _misses(prior, theta).mean() - _spread(prior[:, 0])
     return float(1 - score / baseline)
+
+
+def energy_distance(samples: Array, reference: Array) -> float:
+    r"""The energy distance :math:`2 E\|X - Y\| - E\|X - X'\| - E\|Y - Y'\|` of two laws, unbiased; 0 if they are equal.
+
+    References: Székely & Rizzo 2013, https://doi.org/10.1016/j.jspi.2013.03.018.
+
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = rng.normal(size=(2, 500, 2))
+    >>> abs(energy_distance(a, b)) < 0.02, energy_distance(a, b + 3) > 2
+    (True, True)
+    """
+    x, y = (points.astype(float) for points in _two_sets(samples, reference))
+    own = (_misses(z[:, None], z).mean() * len(z) / (len(z) - 1) for z in (x, y))
+    return float(2 * _misses(x[:, None], y).mean() - sum(own))
 
 
 def mmd(samples: Array, reference: Array, *, bandwidth: float | None = None) -> float:

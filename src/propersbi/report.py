@@ -59,10 +59,14 @@ def write_report(folder: str | Path) -> Path:
     checks = Diagnostics.load(folder) if (folder / "diagnostics.json").exists() else None
     if not run and not history and checks is None:
         raise InputError(f"'{folder}' holds no run: neither run.json nor history.json nor diagnostics.json is there.")
-    return write_text(folder / "report.html", _render(run, history, checks))
+    rounds = _optional(folder / "rounds.json")
+    return write_text(folder / "report.html", _render(run, history, checks, rounds))
 
 
-def _render(run: dict[str, Any], history: dict[str, Any], checks: Diagnostics | None) -> str:
+def _render(
+    run: dict[str, Any], history: dict[str, Any], checks: Diagnostics | None, sequential: dict[str, Any]
+) -> str:
+    rounds = sequential.get("rounds") or []
     text = resources.files("propersbi").joinpath("report.html.j2").read_text(encoding="utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -76,7 +80,9 @@ def _render(run: dict[str, Any], history: dict[str, Any], checks: Diagnostics | 
         numbers=list(_numbers(run, checks)),
         facts=list(_facts(run)),
         observation=None if checks is None else _observation(checks, run),
-        pictures=_pictures(history, checks),
+        pictures=_pictures(history, checks, rounds),
+        rounds=_round_table(rounds),
+        correction=str(sequential.get("correction") or ""),
         unpredicted=_unpredicted(checks),
         table=None if checks is None else _parameter_table(checks),
         some=_some(checks),
@@ -86,11 +92,14 @@ def _render(run: dict[str, Any], history: dict[str, Any], checks: Diagnostics | 
     )
 
 
-def _pictures(history: dict[str, Any], checks: Diagnostics | None) -> dict[str, Picture]:
+def _pictures(history: dict[str, Any], checks: Diagnostics | None, rounds: list[Any]) -> dict[str, Picture]:
     """Every figure that can be drawn; one that cannot does not lose the others."""
     wanted: dict[str, tuple[str, Callable[[], Any]]] = {}
     if history:
         wanted["losses"] = "Training loss and validation score over training steps", lambda: plots.losses(history)
+    if rounds:
+        names = None if checks is None or len(_all_names(checks)) > 64 else _all_names(checks)
+        wanted["rounds"] = "Proposal and posterior of each round", lambda: plots.rounds(rounds, names)
     if checks is not None:
         wanted |= _figures(checks)
     drawn = {name: _picture(title, draw) for name, (title, draw) in wanted.items()}
@@ -220,6 +229,18 @@ def _parameter_table(checks: Diagnostics) -> dict[str, Any]:
         "coverage_90": "90 % coverage", "sbc_p": "SBC p",
     }  # fmt: skip
     return {"head": list(keys.values()), "rows": checks.table(tuple(keys), ROWS)}
+
+
+def _round_table(rounds: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """What each round brought; a column for whatever any of them knows."""
+    keys = {
+        "simulations": "Simulations", "rows": "Trained on", "prior_share": "Share of the prior",
+        "effective": "Effective share", "log_loss": "Classifier's log loss", "left_out": "Rows left out",
+        "distance": "Energy distance", "score": "Score",
+    }  # fmt: skip
+    keys = {key: head for key, head in keys.items() if any(key in record for record in rounds)}
+    rows = [(str(record.get("round", "–")), [record.get(key) for key in keys]) for record in rounds]
+    return {"head": list(keys.values()), "rows": rows} if rounds else None
 
 
 def _all_names(checks: Diagnostics) -> list[str]:

@@ -3,7 +3,8 @@
 ::
 
     run.json                       what was asked and what came of it
-    simulations/                   simulate   (rerun: only what is missing)
+    simulations/                   simulate   (rerun: only what is missing); a group per round of a sequential run
+    rounds.json, rounds/           sequential (rerun: continues)
     checkpoint.ckpt, history.json  train      (rerun: continues)
     posterior/                     train
     diagnostics.json, .npz         diagnose   (rerun: only if the posterior or the observation changed)
@@ -35,6 +36,7 @@ from propersbi.models import Model
 from propersbi.posterior import Posterior
 from propersbi.randomness import seeded
 from propersbi.report import write_report
+from propersbi.sequential import fit_sequential
 from propersbi.simulation import Simulations, simulate
 from propersbi.store import Store
 from propersbi.types import InputError
@@ -139,6 +141,45 @@ class Run:
         posterior = fit(theta, x, folder=self.folder, **{**known, **options})
         config = read_json(self.folder / "posterior" / "config.json")
         self._note({"training": {**posterior.info, "network": config["sampler"]}})
+        return posterior
+
+    def sequential(
+        self,
+        model: Model,
+        observation: np.ndarray,
+        n: int | None = None,
+        *,
+        test: int | None = None,
+        seed: int = 0,
+        workers: int = 1,
+        progress: bool = True,
+        **options: Any,
+    ) -> Posterior:
+        """Fill ``simulations/``, ``rounds/`` and ``posterior/`` for one observation; fresh pairs are of its own law."""
+        n = int(model.quick.get("simulations", SIMULATIONS)) if n is None else n
+        known = {"support": model.support, "embedding": model.embedding, "parameter_names": model.parameter_names}
+        running: dict[str, Any] = {"seed": seed, "workers": workers, "batched": model.batched, "progress": progress}
+        posterior = fit_sequential(
+            model.prior,
+            model.simulator,
+            observation,
+            simulations=n,
+            folder=self.folder,
+            **running,
+            **{**known, **options},
+        )
+        test = min(TEST_PAIRS, max(50, n // 10)) if test is None else test
+        place: dict[str, Any] = {"path": self.folder / "simulations", "group": "test"}
+        fresh = simulate(posterior.prior, model.simulator, test, **place, **running)
+        invalid = sum(part["invalid"] for part in posterior.info["rounds"]) + fresh.invalid
+        config = read_json(self.folder / "posterior" / "config.json")
+        training = {key: value for key, value in posterior.info.items() if key != "rounds"}
+        self._note(
+            {
+                "simulations": {"n": n, "test": test, "invalid": invalid, "seed": seed},
+                "training": {**training, "network": config["sampler"]},
+            }
+        )
         return posterior
 
     def posterior(self, model: Model | None = None) -> Posterior:

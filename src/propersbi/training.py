@@ -262,6 +262,8 @@ class _Run:
             rows = [self.objective.validate(held_out[i : i + size]) for i in starts]
             trouble = self.objective.trouble(held_out[:500]) if hasattr(self.objective, "trouble") else ""
         pairs = torch.cat(rows).double().reshape(-1, len(held_out)).mean(0)
+        if held_out.weight is not None:
+            pairs = held_out.weight * pairs
         score = pairs.mean().item()
         if not (math.isfinite(score) and math.isfinite(loss)):
             self.history.stopped = "diverged"
@@ -397,8 +399,10 @@ def _worse(pairs: Tensor, lowest: Tensor, errors: float = 1.0) -> bool:
 
 
 def _digest(held_out: Batch) -> str:
-    """A short name for the data: other simulations have other held-out parameters."""
-    return hashlib.sha256(held_out.theta.contiguous().cpu().numpy().tobytes()).hexdigest()[:12]
+    """A short name for the data: other simulations have other held-out parameters or weights."""
+    columns = [held_out.theta] if held_out.weight is None else [held_out.theta, held_out.weight]
+    content = b"".join(column.contiguous().cpu().numpy().tobytes() for column in columns)
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 @contextmanager

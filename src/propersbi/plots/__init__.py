@@ -5,12 +5,12 @@ interface only: no window, no global style and no backend is touched, and a serv
 with ``figure.savefig("corner.png")``; a notebook shows it when it is the last line of a cell.
 """
 
-from propersbi.plots.checks import coverage, losses, rank_lines, ranks, recovery
+from propersbi.plots.checks import coverage, losses, rank_lines, ranks, recovery, rounds
 from propersbi.plots.draws import corner, fields, predictive
 from propersbi.plots.gallery import examples, images
 from propersbi.plots.waves import waves
 
 __all__ = [
     "corner", "coverage", "examples", "fields", "images", "losses", "predictive", "rank_lines", "ranks", "recovery",
-    "waves",
+    "rounds", "waves",
 ]  # fmt: skip

@@ -35,7 +35,7 @@ from propersbi.plots.style import (
 )  # fmt: skip
 from propersbi.types import Array
 
-__all__ = ["coverage", "losses", "rank_lines", "ranks", "recovery"]
+__all__ = ["coverage", "losses", "rank_lines", "ranks", "recovery", "rounds"]
 
 
 def losses(history: Mapping[str, Any]) -> Figure:
@@ -172,6 +172,35 @@ def recovery(theta: Array, mean: Array, lower: Array, upper: Array, names: Seque
             y="posterior" if j % columns(shown) == 0 else "",
             title=names[j],
         )
+    say_shown(figure, shown, d)
+    return figure
+
+
+def rounds(records: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None) -> Figure:
+    """Where each round looked and what it found: 90 % intervals and medians of the proposal and of the posterior.
+
+    Arguments:
+        records: For each round ``{"proposal": (d, 3), "posterior": (d, 3)}``: 5 %, 50 % and 95 % quantiles.
+        names: One name per parameter.
+
+    Examples:
+        >>> record = {"proposal": [[-1.0, 0.0, 1.0]], "posterior": [[-0.5, 0.1, 0.6]]}
+        >>> len(rounds([record, record]).axes)
+        1
+    """
+    parts = (("proposal", PRIOR, -0.12), ("posterior", POSTERIOR, 0.12))
+    tables = {name: np.asarray([record[name] for record in records], dtype=float) for name, *_ in parts}
+    d, number = tables["posterior"].shape[1], np.arange(1, len(records) + 1)
+    names, shown = named(names, d), min(d, PANELS)
+    figure, axes = panels(shown, shape=0.68)
+    for j, one in enumerate(axes):
+        for name, colour, aside in parts:
+            low, median, high = tables[name][:, j].T
+            one.vlines(number + aside, low, high, color=colour, lw=3, alpha=0.6, label=name)
+            one.scatter(number + aside, median, s=16, color=colour, zorder=3)
+        one.xaxis.set_major_locator(MaxNLocator(integer=True))
+        label(one, x="round" if j + columns(shown) >= shown else "", title=names[j])
+    legend_above(figure, axes[0])
     say_shown(figure, shown, d)
     return figure
 
