@@ -39,6 +39,7 @@ _DTYPES: dict[str, np.dtype] = {
 }  # fmt: skip
 _MAX_HEADER = 1 << 20  # ours have about 200 bytes; a damaged length must not make us read gigabytes
 _MAX_MAPS = 4096  # systems limit the maps of a process (65530 on Linux)
+_MAX_MAPPED = 1 << 28  # bytes that may be read through maps until they are given up, and with them the memory they hold
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ class StoredRows:
         counts = [shard.rows if rows is None else len(rows) for shard, rows in zip(shards, kept, strict=True)]
         self._ends = np.cumsum(counts)  # where the rows of each shard end
         self._maps: dict[int, np.ndarray] = {}
+        self._mapped = 0  # bytes that were read through them
         self.invalid = sum(shard.rows for shard in shards) - len(self)
 
     @property
@@ -186,7 +188,7 @@ class StoredRows:
         return self[:].astype(dtype or self.dtype, copy=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_maps": {}}
+        return {**self.__dict__, "_maps": {}, "_mapped": 0}
 
     def __getitem__(self, index: Any) -> np.ndarray:
         if isinstance(index, slice):
@@ -211,12 +213,15 @@ class StoredRows:
         for shard, places in zip(touched.tolist(), np.split(order, first[1:]), strict=False):
             kept = self._kept[shard]
             local = index[places] - (self._ends[shard - 1] if shard else 0)
-            rows[places] = self._map(shard)[local if kept is None else kept[local]]
+            part = self._map(shard)[local if kept is None else kept[local]]
+            self._mapped += part.nbytes
+            rows[places] = part
         return rows
 
     def _map(self, shard: int) -> np.ndarray:
-        if len(self._maps) >= _MAX_MAPS:
+        if len(self._maps) >= _MAX_MAPS or self._mapped > _MAX_MAPPED:
             self._maps.clear()
+            self._mapped = 0
         if shard not in self._maps:
             self._maps[shard] = self._shards[shard].map(self._name)
         return self._maps[shard]
