@@ -108,10 +108,9 @@ def picture(posteriors: dict[str, ps.Posterior], test: Any) -> None:
 
 
 def disturbed(test: Any, noise: float) -> Any:
-    """The same test pairs with a little noise on the data that no training pair had."""
-    rng = np.random.default_rng(SEED)
-    x = np.asarray(test.x) + rng.normal(0, noise, test.x.shape).astype(np.float32)
-    return ps.Simulations(test.theta, x)
+    """Some of the test pairs with a little noise on the data that no training pair had."""
+    theta, x = np.asarray(test.theta)[:200], np.asarray(test.x)[:200]
+    return ps.Simulations(theta, x + np.random.default_rng(SEED).normal(0, noise, x.shape).astype(np.float32))
 
 
 HEAD = "| | training s | steps | RMSE | calibration error | on uncertain pixels | 90 % coverage there | ms per draw |"
@@ -142,7 +141,7 @@ def whole_run(options: argparse.Namespace) -> None:
             row(
                 f"the same, data disturbed by noise of {noise:g}", posterior, measure(posterior, disturbed(test, noise))
             )
-            for noise in (1e-6, 1e-5, 1e-4, 1e-3)
+            for noise in (1e-6, 1e-5, 1e-4)
         ),
         "",
         f"{100 * found['doubtful']:.0f} % of the pixels are uncertain: the standard deviation of their draws exceeds",

@@ -90,12 +90,12 @@ def test_noise_is_that_of_the_book():
 def test_noise_follows_the_number_of_grey_values():
     two, many = np.zeros((2, 28, 28)), np.zeros((2, 28, 28))
     two[:, 4:24, 4:24] = 0.5
-    many[:, 4:24, 4:24] = 0.5 + np.linspace(0, 1e-3, 400).reshape(20, 20)
+    many[:, 4:24, 4:24] = (np.arange(400) % 100 + 78).reshape(20, 20) / 255
     rng = np.random.default_rng(0)
     spread = [np.stack([simulate(image, rng)[0, 14, 14] for _ in range(400)]).std() for image in (two, many)]
-    # Two values make N = 2, clipped at 1; 401 make N = 512.
-    assert spread[1] == pytest.approx(np.sqrt(0.5 / 512) / (2 * np.sqrt(np.pi) * 3), rel=0.2)
-    assert spread[0] > 8 * spread[1]
+    # Two values make N = 2, clipped at 1; 101 make N = 128.
+    assert spread[1] == pytest.approx(np.sqrt(0.5 / 128) / (2 * np.sqrt(np.pi) * 3), rel=0.2)
+    assert spread[0] > 4 * spread[1]
 
 
 def test_black_stays_black_and_images_are_single_precision():

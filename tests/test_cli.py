@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -291,3 +292,23 @@ def test_a_changed_model_and_bad_rows_are_said_in_a_sentence(call, own_file):
     assert lines[0] == "Warning: 'my_model.py' has changed since 'r' was made; what was simulated before is kept."
     assert lines[1].startswith("Warning: 1 of 404 simulations")
     assert len(lines) == 2
+
+
+def test_a_task_says_how_it_is_run_unless_told_otherwise(tmp_path):
+    from propersbi.models import load_model
+    from propersbi.runs import Run
+
+    camera = load_model("camera")
+    quick = {"simulations": 60, "test": 30, "draws": 100}
+    quick["training"] = {"max_steps": 2, "m": 3, "rule": {"class": "EnergyScore", "beta": 1.0}, "batch_size": 8}
+    model = replace(camera, quick=quick)
+    run = Run.create(tmp_path / "r", model, "test")
+    assert len(run.simulate(model, progress=False)) == 60
+    info = run.train(model, m=2, progress=False).info
+    assert (info["steps"], info["m"], info["rule"]["beta"], info["batch_size"]) == (2, 2, 1.0, 8)
+    checks = run.diagnose(model, observation=model.observation(1), source="1", progress=False)
+    assert (checks.n, checks.draws, checks.event) == (30, 100, (28, 28))
+    assert "reference" not in checks.arrays
+    page = run.report().read_text()
+    assert "Test pairs and their posteriors" in page
+    assert "could not be drawn" not in page

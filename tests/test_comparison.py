@@ -86,3 +86,12 @@ def test_bad_input_gets_a_sentence():
         ps.compare({"a": gaussian(1.0)}, theta[:1], x[:1])
     with pytest.raises(InputError, match="1 of the 2 parameters do not vary"):
         ps.compare({"a": gaussian(1.0)}, theta * [1, 0], x)
+
+
+def test_images_with_pixels_that_never_change_can_be_compared():
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(30, 8, 8)) * (np.arange(8) > 0)
+    x = theta + rng.normal(size=theta.shape)
+    near = x / 2 + rng.normal(0, 0.5**0.5, (20, *x.shape))
+    far = rng.normal(size=(20, *x.shape))
+    assert ps.compare({"far": far, "near": near}, theta, x, progress=False).best == "near"

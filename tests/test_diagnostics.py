@@ -156,8 +156,20 @@ def test_images_are_summarised():
     assert result.parameters["r2"].shape == (144,)
     assert result.arrays["ranks"].shape == (60, 64)
     assert result.arrays["samples"].shape[1:] == (12, 12)
-    assert "mean of 144" in result.summary()
+    assert "median of 144" in result.summary()
     assert result.overall == "good"
+    assert result.arrays["example_theta"].shape == (8, 12, 12)
+    assert result.arrays["example_draws"].shape == (50, 8, 12, 12)
+    assert "example_theta" not in run(n=60, event=(3, 3), draws=100).arrays
+
+
+def test_of_many_parameters_a_few_odd_ones_do_not_decide():
+    few, many = (
+        run(Normal(shift=3.0 * (torch.arange(100) < wrong)), n=200, event=(100,), draws=100) for wrong in (3, 10)
+    )
+    assert verdict(few, "Calibration error").verdict == "good"
+    assert verdict(many, "Calibration error").verdict == "poor"
+    assert "worse than 95 % of 100 parameters" in verdict(many, "90 % intervals").reading
 
 
 def test_parameters_that_do_not_vary_are_left_out():

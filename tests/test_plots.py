@@ -182,3 +182,28 @@ def test_rounds_show_proposal_and_posterior_of_each():
     figure = plots.rounds([record] * 3)
     assert len(figure.axes) == 8
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["proposal", "posterior"]
+
+
+def test_images_stand_in_rows_of_truth_observation_and_each_method():
+    truth, x = RNG.uniform(size=(4, 9, 9)), RNG.normal(size=(4, 9, 9))
+    methods = {"ours": RNG.uniform(size=(6, 4, 9, 9)), "theirs": RNG.uniform(size=(3, 4, 1, 9, 9))}
+    figure = plots.images(truth, x, methods)
+    assert drawn(figure) == (2 + 2 * 4) * 4
+    labels = [axes.get_ylabel() for axes in figure.axes[::4]]
+    assert labels[:4] == ["truth", "observed", "ours\nmean", "ours\nSD"]
+    assert np.allclose(figure.axes[2 * 4].images[0].get_array(), methods["ours"].mean(0)[0])
+    assert drawn(plots.images(truth, None, methods["ours"])) == 5 * 4
+    with pytest.raises(InputError, match=r"different numbers of images: \[4, 3"):
+        plots.images(truth, x[:3], methods)
+    with pytest.raises(InputError, match=r"'theta' must be finite images, got an array of shape \(4, 9\)"):
+        plots.images(truth[0, :4], x, methods)
+
+
+def test_examples_are_images_or_curves_by_their_shape():
+    assert (
+        drawn(plots.examples(RNG.uniform(size=(3, 9, 9)), RNG.normal(size=(3, 5)), RNG.uniform(size=(6, 3, 9, 9))))
+        == 15
+    )
+    figure = plots.examples(RNG.normal(size=(5, 100)), None, RNG.normal(size=(20, 5, 100)))
+    assert drawn(figure) == 5
+    assert len(figure.axes[0].lines) == 2

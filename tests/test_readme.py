@@ -61,6 +61,14 @@ def test_the_guide_to_sequential_inference_runs(tmp_path, monkeypatch, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
+def test_the_guide_to_fields_and_images_runs():
+    names = {}
+    for code in blocks((Path(__file__).parent.parent / "docs" / "high_dimensional.md").read_text()):
+        exec(code, names)
+    assert names["draws"].shape == (50, 28, 28)
+    assert names["posterior"].sampler.steps == 4
+
+
 def test_every_link_of_the_documentation_leads_somewhere():
     root = Path(__file__).parent.parent
     for page in [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]:

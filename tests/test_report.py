@@ -149,7 +149,9 @@ def test_images(tmp_path):
     result = run(n=40, draws=100, event=event, observation=np.zeros(event), simulator=simulator)
     page = written(tmp_path, checks=result, record=RUN)
     assert "Eight of 81 parameters" in page
-    assert "mean of 81" in page
+    assert "median of 81" in page
+    assert "nearly the worst 90" in page
+    assert "Test pairs and their posteriors" in page
     assert "could not be drawn" not in page
 
 

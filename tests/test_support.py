@@ -129,3 +129,29 @@ def test_fields_share_one_scale():
     units = Standardize((3, 4)).fit(x)
     assert units.center.shape == (1, 1)
     assert units(x).std() == pytest.approx(1, abs=1e-5)
+
+
+@given(low=st.floats(-1e3, 1e3), width=st.floats(0.5, 1e3), values=st.lists(finite, min_size=1, max_size=20))
+def test_atoms_catch_what_lies_beyond_and_nothing_leaves(low, width, values):
+    theta = torch.tensor(values, dtype=torch.float64)[:, None]
+    inside = Box(low, low + width, atoms=0.1)(theta).double()
+    assert (inside >= low).all()
+    assert (inside <= low + width).all()
+    free = (theta > low + 0.1) & (theta < low + width - 0.1)
+    torch.testing.assert_close(inside[free], theta[free], rtol=1e-6, atol=1e-6)
+
+
+def test_atoms_are_found_where_many_parameters_lie_on_a_bound():
+    grey = torch.arange(1, 255).double() / 255
+    image = torch.cat([torch.zeros(700).double(), grey, torch.ones(90).double()])[None]
+    box = Box(0.0, 1.0).with_atoms(image)
+    assert box.atoms == pytest.approx(0.5 / 255)
+    assert torch.equal(box(image), image.float())
+    assert Box(0.0, 1.0).with_atoms(torch.rand(50, 20, dtype=torch.float64)).atoms is None
+    assert Box().with_atoms(image).atoms is None
+    assert Box(lower=0.0).with_atoms(torch.zeros(3, 4, dtype=torch.float64)).atoms == 0
+    rare = torch.rand(1000, 1, dtype=torch.float64)
+    rare[:5] = 0
+    assert Box(0.0, 1.0).with_atoms(rare).atoms is None
+    with pytest.raises(InputError, match="'atoms' must be a distance of at least 0, got -1"):
+        Box(0.0, 1.0, atoms=-1.0)

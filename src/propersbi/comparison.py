@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from propersbi.diagnostics.inputs import events, shape_of, to_numpy, true_parameters
+from propersbi.diagnostics.measure import scale_of
 from propersbi.metrics import _misses, _spread, calibration_error, crps, energy_score
 from propersbi.posterior import checked_names
 from propersbi.progress import progress_bar
@@ -151,9 +152,9 @@ def compare(
     n, event = len(truth), truth.shape[1:]
     data = events("x", x[:], shape_of(x)[1:])
     known = truth.reshape(n, -1)
-    sd = known.std(0)
-    if not sd.all():
-        raise InputError(f"{np.sum(sd == 0)} of the {len(sd)} parameters do not vary.")
+    sd = scale_of(known)
+    if not np.all(sd):
+        raise InputError(f"{np.sum(sd == 0)} of the {known.shape[1]} parameters do not vary.")
     prior = truth if prior_samples is None else events("prior_samples", prior_samples, event)
     prior = prior.reshape(len(prior), -1)
     with stream(seed, 0) as rng:

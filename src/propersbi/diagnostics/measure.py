@@ -30,7 +30,7 @@ from propersbi.randomness import stream
 from propersbi.simulation import simulate
 from propersbi.types import Array, InputError, Simulator
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "scale_of"]
 
 LIMIT = 20_000_000  # numbers of draws in memory at once
 BLOCK = 4_000_000  # of them in one block of test pairs; a smaller block stays nearer to the processor
@@ -146,7 +146,7 @@ def _measure(
     draws: np.ndarray, pairs: slice, known: np.ndarray, prior: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
     """Everything that is needed of one block of draws ``(m, c, d)``; then they can be forgotten."""
-    theta, sd = known[pairs], _scale(known)
+    theta, sd = known[pairs], scale_of(known)
     lower, upper = np.quantile(draws, [0.05, 0.95], axis=0)
     points = known[(np.arange(pairs.start, pairs.stop) + rng.integers(1, len(known), len(theta))) % len(known)]
     return {
@@ -161,7 +161,7 @@ def _measure(
     }
 
 
-def _scale(theta: np.ndarray) -> np.ndarray:
+def scale_of(theta: np.ndarray) -> np.ndarray:
     """What differences are measured in: the deviation of each parameter, or one for all points of a field."""
     sd = theta.std(0)
     return sd if len(sd) <= MANY else np.sqrt(np.mean(sd**2))

@@ -93,11 +93,11 @@ class Diagnostics:
         return "\n\n".join(parts)
 
     def table(self, keys: tuple[str, ...], most: int = 12) -> list[tuple[str, list[float]]]:
-        """A row of metrics for each parameter; of many parameters their mean and their range."""
+        """A row of metrics for each parameter; of many parameters their median and their range."""
         columns = [np.asarray(self.parameters[key], dtype=float) for key in keys]
         if len(self.parameter_names) <= most:
             return [(name, [float(c[i]) for c in columns]) for i, name in enumerate(self.parameter_names)]
-        statistics = (("mean", np.mean), ("lowest", np.min), ("highest", np.max))
+        statistics = (("median", np.median), ("lowest", np.min), ("highest", np.max))
         return [
             (f"{name} of {len(self.parameter_names)}", [float(statistic(c)) for c in columns])
             for name, statistic in statistics

@@ -140,7 +140,7 @@ def _skill(
         "is no fault: the data may not tell more.",
     )  # fmt: skip
     yield Verdict(
-        "NRMSE", float(parameters["nrmse"].mean()), "info",
+        "NRMSE", float((np.median if many else np.mean)(parameters["nrmse"])), "info",
         "The error of the posterior mean as a share of the parameter's range; lower is better, zero is out of reach.",
     )  # fmt: skip
     yield Verdict(

@@ -211,7 +211,7 @@ class _UNet(nn.Module):
         self.told = nn.ModuleList(nn.Linear(told, c) for c in channels) if told else None
 
     def forward(self, image: Tensor, told: Tensor | None = None) -> list[Tensor]:
-        h, maps = self.first(image), []
+        h, maps = self.first(_interleaved(image)), []
         for level, blocks in enumerate(self.going):
             h = h if level == 0 else self.down[level - 1](h)
             if self.told is not None:
@@ -258,11 +258,11 @@ class _Decoder(nn.Module):
         m, n = noise[0].shape[:2]
         h: Tensor | None = None
         for level in reversed(range(len(maps))):
-            seen = self.take[level](maps[level])
+            seen = self.take[level](_interleaved(maps[level]))
             if h is not None:
                 coarse = interpolate(self.up[level](h), size=seen.shape[-2:])
                 seen = (coarse.unflatten(0, (m, n)) + seen).flatten(0, 1)
-            factor, shift = self.noise[level](noise[level].flatten(0, 1)).chunk(2, 1)
+            factor, shift = self.noise[level](_interleaved(noise[level].flatten(0, 1))).chunk(2, 1)
             if h is None:
                 factor, shift = factor.unflatten(0, (m, n)), shift.unflatten(0, (m, n))
             h = torch.addcmul(seen, seen, factor) + shift
@@ -270,6 +270,11 @@ class _Decoder(nn.Module):
             h = leaky_relu(self.mix[level](leaky_relu(h, SLOPE)), SLOPE)
         assert h is not None
         return self.out(h).unflatten(0, (m, n))
+
+
+def _interleaved(image: Tensor) -> Tensor:
+    """The same image with its channels side by side in memory: convolutions are quicker so on a CPU."""
+    return image.contiguous(memory_format=torch.channels_last)
 
 
 def _grids(grid: Sequence[int], levels: int) -> list[tuple[int, int]]:

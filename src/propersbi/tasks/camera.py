@@ -5,8 +5,9 @@ An image :math:`\theta` of 28 x 28 pixels between 0 and 1 is seen as
 .. math:: x = G_\sigma * \mathrm{clip}\big(\mathrm{Poisson}(N \theta) / N,\, 0,\, 1\big), \qquad
           N = 2^{\lceil \log_2 k \rceil},
 
-where :math:`k` is the number of different grey values in the image and :math:`G_\sigma` a Gaussian of three pixels,
-reflected at the edges. The noise comes first, so the blur takes most of it away along with the detail.
+where :math:`k` is the number of different grey values, of 256, in the image and :math:`G_\sigma` a Gaussian of three
+pixels, reflected at the edges. The noise comes first and is blurred like the image: nothing hides the blurred detail
+but the rounding of single-precision numbers.
 
 The prior is one of handwriting: EMNIST, if the folder of its files is given (``PROPERSBI_EMNIST``), else letters and
 digits from fonts, distorted (:mod:`propersbi.tasks.glyphs`).
@@ -46,8 +47,11 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _photons(image: np.ndarray) -> np.ndarray:
-    """How many photons make a pixel white, ``(n,)``: the power of two next to the number of grey values."""
-    ordered = np.sort(image.reshape(len(image), -1), axis=1)
+    """How many photons make a pixel white, ``(n,)``: the power of two next to the number of grey values.
+
+    Grey values are those of images in bytes: draws of a posterior, which lie between them, are as noisy as images are.
+    """
+    ordered = np.sort(np.rint(255 * image).astype(np.uint8).reshape(len(image), -1), axis=1)
     values = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(1)
     return np.exp2(np.ceil(np.log2(values))).astype(np.float32)
 
