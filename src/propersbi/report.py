@@ -86,6 +86,7 @@ def _render(
         unpredicted=_unpredicted(checks),
         table=None if checks is None else _parameter_table(checks),
         some=_some(checks),
+        many=bool(_some(checks)),
         versions=_section(run, "versions"),
         machine=_section(run, "machine"),
         command=str(run.get("command") or ""),
@@ -111,7 +112,10 @@ def _figures(checks: Diagnostics) -> Iterator[tuple[str, tuple[str, Callable[[],
     names = [checks.shown_names[j] for j in some]
     theta, mean, lower, upper, ranks = (a[key][:, some] for key in ("theta", "mean", "lower", "upper", "ranks"))
     joint: dict[str, Any] = {"n": checks.n, "names": checks.shown_names, "tarp": (a["tarp_levels"], a["tarp"])}
-    yield "ranks", ("Histograms of ranks", lambda: plots.ranks(ranks, checks.draws, names))
+    if len(checks.shown_names) > len(some):
+        yield "ranks", ("Distributions of ranks", lambda: plots.rank_lines(a["ranks"], checks.draws))
+    else:
+        yield "ranks", ("Histograms of ranks", lambda: plots.ranks(ranks, checks.draws, names))
     yield "coverage", ("Coverage curves", lambda: plots.coverage(a["levels"], a["coverage"], **joint))
     yield "recovery", ("True against inferred parameters", lambda: plots.recovery(theta, mean, lower, upper, names))
     if "example_theta" in a:
@@ -120,7 +124,7 @@ def _figures(checks: Diagnostics) -> Iterator[tuple[str, tuple[str, Callable[[],
     if "samples" in a:
         yield "posterior", ("Posterior of the observation", lambda: _posterior_figure(checks))
     if "predictive" in a:
-        yield "predictive", ("Simulated and observed data", lambda: plots.predictive(a["predictive"], a["x_o"]))
+        yield "predictive", ("Simulated and observed data", lambda: _predictive_figure(a))
 
 
 def _spread(checks: Diagnostics) -> np.ndarray:
@@ -134,6 +138,15 @@ def _posterior_figure(checks: Diagnostics) -> Any:
     if _is_field(checks):
         return plots.fields(a["samples"])
     return plots.corner(a["samples"], reference=a.get("reference"), prior=a["prior"], names=_all_names(checks))
+
+
+def _predictive_figure(a: Mapping[str, np.ndarray]) -> Any:
+    """Data over time along the axis of the parameters are a wave; anything else is drawn by its shape."""
+    x, seen, samples = a["predictive"], a.get("viewed", a["x_o"]), a["samples"]
+    if samples.ndim == 2 and x.ndim == 3 and x.shape[2] == samples.shape[1] > MANY:
+        times = [round(share * (x.shape[1] - 1)) for share in (0.23, 0.7, 0.95)]
+        return plots.waves((None, seen), {"posterior": (samples, x)}, times=times)
+    return plots.predictive(x, seen)
 
 
 def _picture(title: str, draw: Callable[[], Any]) -> Picture | None:

@@ -113,6 +113,7 @@ class Run:
                 group=group,
                 workers=workers,
                 batched=model.batched,
+                half=bool(model.quick.get("half", False)),
                 progress=progress,
             )
             for group, size, prior in (("train", n, model.prior), ("test", test, model.test_prior or model.prior))
@@ -217,6 +218,7 @@ class Run:
             observation=observation,
             simulator=model.simulator if model is not None and observation is not None else None,
             reference=reference,
+            view=model.view if model is not None else None,
             seed=seed,
             progress=progress,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -54,6 +54,7 @@ def diagnose(
     reference: Array | None = None,
     prior_samples: Array | None = None,
     parameter_names: Sequence[str] | None = None,
+    view: Callable[[np.ndarray], np.ndarray] | None = None,
     seed: int = 0,
     progress: bool = True,
 ) -> Diagnostics:
@@ -70,6 +71,7 @@ def diagnose(
         reference: Draws of the true posterior of the observation, ``(k, *event)``; adds the C2ST.
         prior_samples: Prior draws, ``(k, *event)``; the true parameters, if not given.
         parameter_names: One for each parameter; the posterior's own, if not given.
+        view: ``(n, *shape) -> (n, *other)``: what to show of data that people cannot read as they are, such as spectra.
         seed: The same seed gives the same result.
         progress: Whether to show a progress bar on stderr.
     """
@@ -100,7 +102,7 @@ def diagnose(
     result = _extend(result, {}, {"x_o": seen, "samples": _few(samples)})
     if reference is not None:
         result = _compare(result, samples, events("reference", reference, event))
-    return result if simulator is None else _predict(result, samples, seen, simulator, seed)
+    return result if simulator is None else _predict(result, samples, seen, simulator, seed, view)
 
 
 def _blocks(
@@ -223,7 +225,9 @@ def _compare(result: Diagnostics, samples: np.ndarray, reference: np.ndarray) ->
     return _extend(result, {"c2st": value, "c2st_rows": float(size)}, arrays)
 
 
-def _predict(result: Diagnostics, samples: np.ndarray, seen: np.ndarray, simulator: Any, seed: int) -> Diagnostics:
+def _predict(
+    result: Diagnostics, samples: np.ndarray, seen: np.ndarray, simulator: Any, seed: int, view: Any
+) -> Diagnostics:
     """Add data simulated from the posterior; whatever the simulator does, the rest of the result is kept."""
     try:
         with warnings.catch_warnings():
@@ -238,7 +242,8 @@ def _predict(result: Diagnostics, samples: np.ndarray, seen: np.ndarray, simulat
     low, high = np.quantile(x, [0.01, 0.99], axis=0)
     inside = float(((low <= seen) & (seen <= high)).mean())
     notes = [f"{invalid} of {PREDICTED} data simulated from the posterior were not finite."] if invalid else []
-    return _extend(result, {"predictive": inside}, {"predictive": x}, *notes)
+    shown = {"predictive": x} if view is None else {"predictive": view(x), "viewed": view(seen[None])[0]}
+    return _extend(result, {"predictive": inside}, shown, *notes)
 
 
 def _simulated(samples: np.ndarray, simulator: Any, seed: int) -> tuple[np.ndarray, int]:

@@ -45,7 +45,7 @@ class Diagnostics:
             ``lower`` and ``upper`` (5 % and 95 %), each ``(n, shown)``; ``levels``, ``coverage``, ``tarp_levels``,
             ``tarp``; ``prior`` draws; of fields and images, for some test pairs, ``example_theta (k, *event)``,
             ``example_x`` and ``example_draws (draws, k, *event)``; for an observation ``x_o``, ``samples``,
-            ``reference``, ``predictive``.
+            ``reference``, ``predictive`` and, if data are shown otherwise than they are, ``viewed``.
         notes: What could not be done, in words.
     """
 

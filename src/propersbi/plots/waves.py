@@ -18,12 +18,12 @@ EVERY = 4  # of the times of a wave, one line
 
 
 def waves(
-    truth: tuple[Array, Array], rows: Mapping[str, tuple[Array, Array]], *, times: Sequence[int] = (22, 69, 94)
+    truth: tuple[Array | None, Array], rows: Mapping[str, tuple[Array, Array]], *, times: Sequence[int] = (22, 69, 94)
 ) -> Figure:
     """For each row draws of the field, the wave over the first of them, and what many waves look like at some times.
 
     Arguments:
-        truth: The true field ``(points,)`` and its wave ``(times, points)``, drawn dark everywhere.
+        truth: The true field ``(points,)``, if it is known, and its wave ``(times, points)``, drawn dark everywhere.
         rows: By name, draws of the field ``(m, points)`` and their waves ``(m, times, points)``. A row called "prior"
             is grey.
         times: Which times are cut out.
@@ -49,7 +49,7 @@ def waves(
         for axes in line:
             style(axes)
         _lines(line[0], draws, field, colour)
-        line[0].set_ylim(_ends(field))
+        line[0].set_ylim(_ends(draws if field is None else field))
         _ridges(line[1], their[0], reach)
         for axes, time in zip(line[2:], times, strict=True):
             _lines(axes, their[:, time], wave[time], colour)
@@ -61,9 +61,10 @@ def waves(
     return figure
 
 
-def _lines(axes: Axes, draws: np.ndarray, truth: np.ndarray, colour: str) -> None:
+def _lines(axes: Axes, draws: np.ndarray, truth: np.ndarray | None, colour: str) -> None:
     axes.plot(draws.T, color=colour, lw=0.6, alpha=0.35)
-    axes.plot(truth, color=TRUTH, lw=1.1)
+    if truth is not None:
+        axes.plot(truth, color=TRUTH, lw=1.1)
 
 
 def _ridges(axes: Axes, wave: np.ndarray, reach: float) -> None:

@@ -161,7 +161,9 @@ TASK = Task(
     x_shape=(2, HOURS, POINTS),
     posterior=reference_posterior,
     pair=_known,
+    view=heights,
     quick={
+        "half": True,
         "simulations": 10_000,
         "test": 300,
         "draws": 250,
