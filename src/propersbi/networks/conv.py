@@ -33,7 +33,6 @@ __all__ = ["UNetGenerator", "is_image_problem"]
 
 FEATURES = 1024  # numbers up to which a regression on all of them is quick
 FREE = 1e30  # stands for infinity, of which no average can be taken
-FINEST = 1e-10  # the weakest ridge: a blur hides detail in directions with hardly any variance
 LOWEST = 0.05  # of the mean deviation: how little a pixel may be left with
 
 
@@ -57,6 +56,8 @@ class UNetGenerator(ChainGenerator):
         head: Channels of the decoder; half of the U-Net's unless given.
         latent_maps: Noise maps at each resolution.
         blocks: Residual blocks of the U-Net at each resolution, on the way down and on the way up.
+        finest: The weakest ridge of the regression, in variances of the data. Weaker ones undo more of a blur, and
+            trust smaller numbers: with 1e-10, the last digits of single precision.
         regression: Whether a linear regression comes first; by default where theta and x have at most 1024 numbers.
         chain: Whether it is a step of a chain (:class:`~propersbi.refinement.ReverseMarkov`).
 
@@ -81,6 +82,7 @@ class UNetGenerator(ChainGenerator):
         head: Sequence[int] | None = None,
         latent_maps: int = 4,
         blocks: int = 1,
+        finest: float = 1e-6,
         regression: bool | None = None,
         chain: bool = False,
     ) -> None:
@@ -88,7 +90,9 @@ class UNetGenerator(ChainGenerator):
         self.theta_shape, self.x_shape = tuple(theta_shape), tuple(x_shape)
         self.channels = tuple(channels)
         self.head = tuple(max(1, width // 2) for width in self.channels) if head is None else tuple(head)
-        self.latent_maps, self.blocks, self.chain = latent_maps, blocks, chain
+        self.latent_maps, self.blocks, self.finest, self.chain = latent_maps, blocks, finest, chain
+        if not 0 < finest <= 1:
+            raise InputError(f"'finest' must lie between 0 and 1, got {finest}.")
         _check_sizes(theta_shape=theta_shape, x_shape=x_shape)
         _check_sizes(10**4, channels=self.channels, head=self.head, latent_maps=[latent_maps], blocks=[blocks])
         self._check_shapes()
@@ -129,7 +133,7 @@ class UNetGenerator(ChainGenerator):
         """Find the regression on training pairs, in the network's units; few pairs say too little."""
         if not self.regression or len(x) < 2 * math.prod(self.x_shape):
             return
-        slope, shift, scale = ridge(theta, x, finest=FINEST)
+        slope, shift, scale = ridge(theta, x, finest=self.finest)
         self.slope.copy_(slope)
         self.shift.copy_(shift)
         self.scale.copy_(scale.clamp_min(max(LOWEST * scale.mean().item(), 1e-3)))
