@@ -39,6 +39,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "m = 10": {"m": 10},
     "m = 3": {"m": 3},
     "beta = 1": {"rule": ENERGY},
+    "kernel": {"rule": ps.KernelScore()},
     **{name: {"rule": rule} for name, rule in PATCHES.items()},
     "wider (24, 48, 96)": {"network": partial(UNetGenerator, channels=(24, 48, 96))},
     "finest ridge 1e-10": {"network": partial(UNetGenerator, finest=1e-10)},
@@ -47,6 +48,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "four steps": {"network": UNetGenerator, "steps": 4},
     "paper's network": {"network": PaperCamera, "rule": ENERGY, "batch_size": 100},
     "paper's network, energy 8/5": {"network": PaperCamera, "rule": PATCHES["energy 8/5"], "batch_size": 100},
+    "GAN": {"objective": partial(ps.Adversarial, critic=PaperImageCritic((28, 28), (28, 28)))},
     "paper's GAN": {
         "network": PaperCamera,
         "batch_size": 100,
@@ -173,6 +175,7 @@ def trials(options: argparse.Namespace) -> None:
             "",
             f"{options.simulations:,} simulations, {options.seconds:g} s of training each on one thread of a busy",
             f"machine, seed {SEED}; 200 fresh images, {DRAWS} draws each. By `python -m benchmarks.camera --trials`.",
+            f"Machine: {machine()}. Date: {date.today().isoformat()}.",
             "",
             HEAD,
             "|---" * 8 + "|",

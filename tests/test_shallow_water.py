@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from propersbi.tasks.shallow_water import NOISE, PRIOR, observe, simulate, surface
+from propersbi.tasks import tomography
+from propersbi.tasks.shallow_water import NOISE, PRIOR, TASK, heights, observe, simulate, surface
 from propersbi.types import InputError
 
 
@@ -65,3 +66,40 @@ def test_wrong_shapes_get_a_sentence():
     with pytest.raises(InputError, match=r"must have shape \(n, 100\), got \(100,\)"):
         surface(np.zeros(100))
     assert surface(np.zeros((0, 100))).shape == (0, 101, 100)
+
+
+def test_what_is_seen_is_the_surface_in_noise():
+    height = surface(PRIOR.sample(2, np.random.default_rng(0)))
+    noise = heights(observe(height, np.random.default_rng(1))) - (height - height.mean(1, keepdims=True))
+    assert noise.std() == pytest.approx(NOISE / np.sqrt(101 * 100), rel=0.02)
+
+
+def test_half_the_hours_are_the_first_half():
+    depth = PRIOR.sample(2, np.random.default_rng(0))
+    np.testing.assert_array_equal(surface(depth, hours=20), surface(depth)[:, :21])
+
+
+def test_the_climb_finds_the_profile_and_the_moves_leave_its_posterior_as_it_is():
+    """At the best point the misfit is that of noise, the truth is near, and chains accept and stay there."""
+    truth, x = TASK.true_parameters(1), TASK.observation(1)
+    rng, problem = np.random.default_rng(0), tomography._Problem(x)
+    law = tomography._climb(problem, rng)
+    assert (problem.misfit(law.centre[None]) ** 2).sum() == pytest.approx(10_000, abs=500)
+    assert np.abs(problem.depth(law.centre[None])[0] - truth)[1:-1].max() < 0.5
+    u = law.sample(8, rng)
+    value, accepted = problem.log_density(u), 0.0
+    for _ in range(4):
+        moved, value = tomography._move(problem, u, value, law, rng)
+        accepted += (moved != u).any(1).mean() / 4
+        u = moved
+    np.testing.assert_allclose(value, problem.log_density(u), rtol=1e-6)
+    assert accepted > 0.2
+    assert np.abs(problem.depth(u).mean(0) - truth)[1:-1].max() < 0.6
+
+
+def test_a_gaussian_law_is_left_as_it_is_by_its_own_moves():
+    root = np.tril(np.random.default_rng(0).normal(size=(24, 24))) / 5 + np.eye(24)
+    law, rng = tomography._Gaussian(np.arange(24.0), root), np.random.default_rng(1)
+    u = law.renew(law.sample(20_000, rng), rng)
+    np.testing.assert_allclose(u.mean(0), law.centre, atol=0.1)
+    np.testing.assert_allclose(np.cov(u.T), root @ root.T, atol=0.15)
