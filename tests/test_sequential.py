@@ -329,6 +329,17 @@ def test_a_truncated_posterior_knows_the_law_it_was_trained_for():
     assert 0 < posterior.info["rounds"][1]["prior_share"] <= 1
 
 
+def test_every_round_has_networks_of_its_own():
+    """Else training a round would change the posterior that proposed its parameters."""
+    embedding = torch.nn.Linear(1, 2)
+    before = embedding.weight.detach().clone()
+    options = {**QUICK, "correction": ps.Uncorrected(), "embedding": embedding}
+    posterior = ps.fit_sequential(Normal(), noisy, [X_O], simulations=400, rounds=2, **options)
+    assert torch.equal(embedding.weight, before)
+    inside = [module for module in posterior.sampler.modules() if isinstance(module, torch.nn.Linear)]
+    assert all(module is not embedding for module in inside)
+
+
 def test_a_folder_is_continued_with_the_same_only(tmp_path):
     options = {"simulations": 200, "rounds": 2, "folder": tmp_path, **QUICK}
     first = ps.fit_sequential(Normal(), noisy, [X_O], **options)
