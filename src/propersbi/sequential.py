@@ -19,10 +19,12 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from propersbi.corrections import CorrectedLatent, Correction, Lesson, Past, Truncated
 from propersbi.files import read_json, write_json
@@ -97,42 +99,42 @@ def fit_sequential(
     place = None if folder is None else Path(folder)
     if place is not None:
         _claim(place, {"simulations": simulations, "rounds": rounds, "correction": repr(correction), "seed": seed}, x_o)
+    running: dict[str, Any] = {"path": None if place is None else place / "simulations", "chunk_size": chunk_size}
+    running |= {"seed": seed, "executor": executor, "workers": workers, "batched": batched, "progress": progress}
     proposals, pairs, records = [prior], [], []
     for number, size in enumerate(sizes, 1):
-        new = simulate(
-            proposals[-1],
-            simulator,
-            size,
-            seed=seed,
-            path=None if place is None else place / "simulations",
-            group=f"round-{number}",
-            chunk_size=chunk_size,
-            executor=executor,
-            workers=workers,
-            batched=batched,
-            progress=progress,
-        )
+        new = simulate(proposals[-1], simulator, size, group=f"round-{number}", **running)
         pairs.append((np.asarray(new.theta), np.asarray(new.x)))
         x_o = _fitting(x_o, pairs[-1][1].shape[1:])
-        own = None if place is None else place / "rounds" / str(number)
         thetas, xs = zip(*pairs, strict=True)
-        past = Past(tuple(proposals), thetas, xs, seed, own)
+        past = Past(tuple(proposals), thetas, xs, seed, None if place is None else place / "rounds" / str(number))
         lesson = correction.prepare(past)
-        options = {"seed": seed, "folder": own, "progress": progress, "prior": prior, **training}
-        passes = training.get("steps") or (8 if training.get("objective") is None else 1)
-        options["max_steps"] = _steps(past, lesson, max_steps, passes, last=number == rounds)
-        posterior = _learn(past, lesson, options).set_default_x(x_o)
+        options = _options(past, lesson, max_steps, training, last=number == rounds)
+        posterior = _learn(past, lesson, {**options, "progress": progress}).set_default_x(x_o)
         records.append(_record(number, new, past, lesson, posterior))
-        posterior.prior = lesson.law or prior
         posterior.info |= {"correction": repr(correction), "rounds": records}
         if place is not None:
             write_json(place / "rounds.json", {"correction": repr(correction), "rounds": records})
         if number < rounds:
             proposals.append(correction.propose(past, posterior))
+    posterior.prior = lesson.law or prior
     if place is not None:
         posterior.save(place / "posterior")
         write_json(place / "history.json", posterior.history)
     return posterior
+
+
+def _options(
+    past: Past, lesson: Lesson, max_steps: int | None, training: Mapping[str, Any], *, last: bool
+) -> dict[str, Any]:
+    """How a round is trained: on networks of its own, since those of earlier rounds still propose."""
+    own = {key: deepcopy(value) if isinstance(value, nn.Module) else value for key, value in training.items()}
+    rows = sum(past.sizes) if lesson.rows is None else int(lesson.rows.sum())
+    numbers = int(past.theta[0][0].size + past.x[0][0].size)
+    passes = training.get("steps") or (8 if training.get("objective") is None else 1)
+    most = max_steps or default_steps(rows, numbers, passes)
+    steps = most if last else max(1, round(EARLY * most))
+    return {"prior": past.prior, **own, "seed": past.seed, "folder": past.folder, "max_steps": steps}
 
 
 def _learn(past: Past, lesson: Lesson, options: Mapping[str, Any]) -> Posterior:
@@ -158,13 +160,6 @@ def _learn(past: Past, lesson: Lesson, options: Mapping[str, Any]) -> Posterior:
             stacklevel=3,
         )
     return posterior
-
-
-def _steps(past: Past, lesson: Lesson, given: int | None, passes: int, *, last: bool) -> int:
-    rows = sum(past.sizes) if lesson.rows is None else int(lesson.rows.sum())
-    numbers = int(past.theta[0][0].size + past.x[0][0].size)
-    most = given or default_steps(rows, numbers, passes)
-    return most if last else max(1, round(EARLY * most))
 
 
 def _record(number: int, new: Simulations, past: Past, lesson: Lesson, posterior: Posterior) -> dict[str, Any]:
