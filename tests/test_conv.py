@@ -168,7 +168,6 @@ def test_training_improves_images():
     assert skill[1] < 0.9 * skill[0]
 
 
-@pytest.mark.filterwarnings("ignore:Training stopped at step 2. the generator has collapsed")  # it has not begun
 def test_a_camera_is_trained_against_the_papers_critic():
     task = ps.tasks.get("camera")
     theta, x = ps.simulate(task.prior, task.simulate, 60, progress=False)
