@@ -97,9 +97,10 @@ def main() -> None:
         scores.append(ps.metrics.c2st(posterior.sample((2000,), x=task.observation(i), seed=i).numpy(), truth))
     info = posterior.info
     name = f"{options.name} (reduced)" if options.reduced else options.name
+    told = f"C2ST {np.mean(scores):.3f}, " if scores else ""
     print(
         f"{name}, {options.simulations} simulations, seed {options.seed}: "
-        f"C2ST {np.mean(scores) if scores else float('nan'):.3f}, held-out score {info['best_score']:.3f}, {info['steps']} steps in "
+        f"{told}held-out score {info['best_score']:.3f}, {info['steps']} steps in "
         f"{info['seconds']:.0f} s, stopped by {info['stopped']}"
     )
 
