@@ -1,12 +1,13 @@
 """Data on grids and smooth fields: embeddings and the last layer of a field generator."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 import propersbi as ps
-from propersbi.networks import GridEmbedding, MLPGenerator
-from propersbi.networks.mlp import Scales
+from propersbi.networks import FieldGenerator, GridEmbedding, MLPGenerator
 from propersbi.types import InputError
 
 
@@ -54,39 +55,63 @@ def test_wrong_grids_get_a_sentence(options, sentence):
         GridEmbedding(**options)
 
 
-def test_new_fields_are_smooth_and_rough_ones_can_be_reached():
-    layer = Scales(32, 100)
-    with torch.no_grad():
-        fields = layer(torch.randn(200, 32))
-    assert fields.diff(dim=1).std() < 0.3 * fields.std()
-    rough = torch.randn(100)
-    nodes = layer.grids.T.double()
-    answer = torch.linalg.lstsq(nodes, rough.double().unsqueeze(1), driver="gelsd").solution
-    torch.testing.assert_close((nodes @ answer)[:, 0].float(), rough, atol=1e-3, rtol=0)
-
-
-@pytest.mark.parametrize("steps", [1, 3])
-def test_smooth_fields_are_learnt_from_grids_and_come_back_from_disk(tmp_path, steps):
-    """The field is a bump whose place is seen in the data, as a spectrum."""
+def bumps(n):
+    """Fields with a bump, and data over time in which it is seen."""
     rng = np.random.default_rng(0)
-    place = rng.uniform(2, 14, (600, 1))
-    theta = np.exp(-0.5 * ((np.arange(16) - place) / 2) ** 2)
-    seen = np.repeat(theta[:, None], 8, 1) + 0.05 * rng.normal(size=(600, 8, 16))
+    theta = np.exp(-0.5 * ((np.arange(16) - rng.uniform(2, 14, (n, 1))) / 2) ** 2)
+    return theta, np.repeat(theta[:, None], 8, 1) + 0.05 * rng.normal(size=(n, 8, 16))
+
+
+def test_places_are_interpolated_and_noise_has_several_lengths():
+    generator = FieldGenerator((100,), (20, 100), width=16)
+    assert generator.sizes == [25, 13, 7]
+    torch.testing.assert_close(generator.noises.reshape(-1, 100).sum(0), torch.full((100,), 3.0))
+    field = torch.randn(500, 45) @ generator.noises
+    assert field.std(0).min() > 0.5
+    assert field.diff(dim=1).std() < 0.4 * field.std()  # neighbours are drawn together
+    with pytest.raises(InputError, match=r"at least 8 points, got the shape \(2, 3\)"):
+        FieldGenerator((2, 3), (20, 100))
+
+
+@pytest.mark.parametrize("network", ["field", "embedding", "chain"])
+def test_fields_are_learnt_from_grids_and_come_back_from_disk(tmp_path, network):
+    theta, seen = bumps(600)
     embedding = GridEmbedding((2, 8, 16), channels=(4, 8), width=24, features=32, spectrum=True)
-    options = {"width": 32, "depth": 0, "smooth": True}
-    posterior = ps.fit(
-        theta,
-        spectrum(seen),
-        network=lambda *shapes, **more: MLPGenerator(*shapes, **options, **more),
-        embedding=embedding,
-        steps=steps,
-        m=4,
-        max_steps=250,
-        progress=False,
-    )
+    options = {
+        "field": {"network": partial(FieldGenerator, shared=4, width=32, spectrum=True), "steps": 1},
+        "embedding": {"network": partial(MLPGenerator, width=32, depth=0), "embedding": embedding, "steps": 1},
+        "chain": {"network": partial(MLPGenerator, width=32, depth=0), "embedding": embedding, "steps": 3},
+    }[network]
+    posterior = ps.fit(theta, spectrum(seen), m=4, max_steps=250, progress=False, **options)
     draws = posterior.sample_batched((50,), x=spectrum(seen[:20]), seed=0)
     assert draws.shape == (50, 20, 16)
     assert (draws.mean(0).numpy() - theta[:20]).std() < 0.5 * theta.std()
     posterior.save(tmp_path / "posterior")
     again = ps.Posterior.load(tmp_path / "posterior").sample_batched((50,), x=spectrum(seen[:20]), seed=0)
     torch.testing.assert_close(draws, again, atol=1e-5, rtol=1e-4)
+
+
+def test_large_grids_get_an_embedding_and_one_pass_by_themselves():
+    rng = np.random.default_rng(0)
+    posterior = ps.fit(rng.normal(size=(60, 2)), rng.normal(size=(60, 40, 30)), max_steps=2, progress=False)
+    assert isinstance(posterior.sampler.embedding, GridEmbedding)
+    assert posterior.sample((3,), x=np.zeros((40, 30))).shape == (3, 2)
+
+
+def test_noise_is_drawn_anew_for_every_batch():
+    """Without its noise, x tells the parameter exactly; the posterior must be as wide as the noise all the same."""
+    rng = np.random.default_rng(0)
+    theta = rng.normal(size=(500, 1))
+    calls = []
+
+    def noise(x):
+        calls.append(len(x))
+        return x + torch.randn_like(x)
+
+    options = {"noise": noise, "network": partial(MLPGenerator, width=32), "progress": False}
+    posterior = ps.fit(theta, theta, max_steps=150, batch_size=100, **options)
+    spread = posterior.sample((2000,), x=[0.0], seed=0).std().item()
+    assert spread == pytest.approx(0.5**0.5, abs=0.12)  # of N(0, 1) given a sum with N(0, 1)
+    assert len(calls) >= 150
+    again = ps.fit(theta, theta, max_steps=150, batch_size=100, **options)
+    assert again.sample((2000,), x=[0.0], seed=0).std().item() == spread

@@ -22,6 +22,7 @@ ALLOWED = {
     "Box": "propersbi.support",
     "Derived": "propersbi.scoring.composed",
     "EnergyScore": "propersbi.scoring.radial",
+    "FieldGenerator": "propersbi.networks.field",
     "Flow": "propersbi.networks.flow",
     "Gaussian": "propersbi.kernels",
     "GridEmbedding": "propersbi.networks.embed",

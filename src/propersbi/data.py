@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -35,6 +36,7 @@ class Batches:
         x_units: Likewise for data.
         seed: Of the shuffling.
         weight: Importance weights of all rows, where they do not count alike.
+        noise: What is done to data, in the user's units, whenever they are read.
 
     Examples:
         >>> theta, x = np.arange(6.0).reshape(6, 1), np.zeros((6, 2))
@@ -51,6 +53,7 @@ class Batches:
     x_units: Standardize
     seed: int = 0
     weight: np.ndarray | None = None
+    noise: Callable[[Tensor], Tensor] | None = None
     _order: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +71,7 @@ class Batches:
         """These rows as one batch."""
         weight = None if self.weight is None else as_tensor(self.weight[rows]).float()
         theta, x = as_tensor(self.theta[rows]), as_tensor(self.x[rows])
-        return Batch(self.theta_units(theta), self.x_units(x), weight)
+        return Batch(self.theta_units(theta), self.x_units(x if self.noise is None else self.noise(x.float())), weight)
 
     def _shuffled(self, turn: int) -> np.ndarray:
         return np.random.default_rng([self.seed, turn]).permutation(self.rows)

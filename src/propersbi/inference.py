@@ -50,6 +50,7 @@ def fit(
     weight: Any = None,
     through: Callable[[Any, Callable[[Tensor], Tensor]], Any] | None = None,
     parameter_names: Sequence[str] | None = None,
+    noise: Callable[[torch.Tensor], torch.Tensor] | None = None,
     seed: int = 0,
     device: str = "auto",
     max_steps: int | None = None,
@@ -84,6 +85,8 @@ def fit(
         through: What the sampler is trained through, if not directly: ``(sampler, natural) -> sampler``, where
             ``natural`` takes draws to the user's units and into the support; see :mod:`propersbi.latent`.
         parameter_names: One for each parameter.
+        noise: ``(x) -> x`` on torch tensors, if ``x`` lacks the last, random part of the simulator: it is drawn anew
+            for every batch, so that the network cannot learn the noise of single simulations by heart.
         seed: The same seed gives the same posterior.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         max_steps: Gradient steps at most; by default grows slowly with the number of simulations.
@@ -115,7 +118,9 @@ def fit(
     most = min(len(rows), max(100, LOOK // math.prod(x.shape[1:])))
     few = np.sort(np.random.default_rng([seed, 1]).choice(rows, most, replace=False))
     theta_units = Standardize(theta.shape[1:]).fit(as_tensor(theta[few]))
-    x_units = Standardize(x.shape[1:], tail=_tail(x.shape)).fit(as_tensor(x[few]))
+    with seeded(seed):
+        seen = as_tensor(x[few]) if noise is None else noise(as_tensor(x[few]).float())
+    x_units = Standardize(x.shape[1:], tail=_tail(x.shape)).fit(seen)
     box = _box(support if support is not None else prior, theta_units, theta[few])
     with seeded(seed):
         build: Any = network or _default_network(images, objective)
@@ -125,9 +130,9 @@ def fit(
     known = theta_units(as_tensor(theta[few]))
     inner = getattr(sampler, "generator", sampler)
     if hasattr(inner, "prepare") and not isinstance(network, nn.Module):
-        inner.prepare(known, x_units(as_tensor(x[few])))
+        inner.prepare(known, x_units(seen))
     if steps != 1 and not isinstance(network, nn.Module) and _regressable(theta.shape, x.shape, most):
-        sampler = Residual(sampler).fit(known, x_units(as_tensor(x[few])))
+        sampler = Residual(sampler).fit(known, x_units(seen))
     dim = math.prod(theta_units.shape)
     ends = [torch.as_tensor(end).expand(dim).reshape(theta_units.shape) for end in box.ends()]
     if hasattr(sampler, "bound"):  # a density must know where it ends
@@ -138,7 +143,7 @@ def fit(
         trained = sampler if through is None else through(sampler, lambda units: box(theta_units.inverse(units)))
         aim = _objective(objective, trained, resolved(rule or EnergyScore(beta=0.5), known), m, steps, images)
     size = min(batch_size or _batch_size(len(rows), large), len(rows))
-    batches = Batches(theta, x, rows, size, theta_units, x_units, seed, weight)
+    batches = Batches(theta, x, rows, size, theta_units, x_units, seed, weight, noise)
     numbers = math.prod(theta.shape[1:]) + math.prod(x.shape[1:])
     config = TrainConfig(
         max_steps=max_steps or default_steps(len(rows), numbers, steps),
@@ -149,7 +154,9 @@ def fit(
     )
     folder = None if folder is None else Path(folder)
     checkpoint = None if folder is None else folder / "checkpoint.ckpt"
-    history = train(aim, batches, batches.read(held_out), config, checkpoint=checkpoint, progress=progress)
+    with seeded(seed):
+        judged = batches.read(held_out)
+    history = train(aim, batches, judged, config, checkpoint=checkpoint, progress=progress)
     _warn(history)
     posterior = Posterior(
         sampler.cpu(),

@@ -3,6 +3,7 @@
 from propersbi.networks.conv import UNetGenerator, is_image_problem
 from propersbi.networks.critic import MLPCritic, PaperCritic, PaperFieldCritic, PaperImageCritic
 from propersbi.networks.embed import GridEmbedding, is_grid
+from propersbi.networks.field import FieldGenerator
 from propersbi.networks.flow import Flow
 from propersbi.networks.generator import ChainGenerator, Generator, Modulation
 from propersbi.networks.mlp import MLPGenerator, PaperMLP
@@ -10,6 +11,7 @@ from propersbi.networks.paper import PaperCamera, PaperShallowWater
 
 __all__ = [
     "ChainGenerator",
+    "FieldGenerator",
     "Flow",
     "Generator",
     "GridEmbedding",

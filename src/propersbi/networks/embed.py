@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
 
 from propersbi.types import InputError
 
@@ -92,13 +93,20 @@ class GridEmbedding(nn.Module):
         return math.ceil(math.ceil(rows / STRIDE) / 2), math.ceil(columns / STRIDE)
 
     def forward(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n features"]:
+        return self.joined(self.along(x))
+
+    def along(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n width places"]:
+        """What is known at each of the coarse columns."""
         grid = self._field(x) if self.spectrum else x
         h = self.convolutions(grid.unsqueeze(1) if grid.ndim == 3 else grid)
         h = self.read(h.flatten(1, 2)) + self.place
         for mix in self.mix:
-            h = h + mix(nn.functional.leaky_relu(h, SLOPE))
-        h = self.narrow(nn.functional.leaky_relu(h, SLOPE))
-        return self.last(nn.functional.leaky_relu(h, SLOPE).flatten(1))
+            h = h + mix(leaky_relu(h, SLOPE))
+        return leaky_relu(h, SLOPE)
+
+    def joined(self, along: Float[Tensor, "n width places"]) -> Float[Tensor, "n features"]:
+        """All columns together."""
+        return self.last(leaky_relu(self.narrow(along), SLOPE).flatten(1))
 
     def _field(self, spectrum: Float[Tensor, "n 2 rows columns"]) -> Float[Tensor, "n lines columns"]:
         """The real field; noise of standard deviation 1 in the spectrum is so in the field."""

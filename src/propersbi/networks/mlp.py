@@ -41,8 +41,6 @@ class MLPGenerator(ChainGenerator):
             added to it; as many as parameters in one pass, where more of them blur thin posteriors.
         places: Where noise enters: 0 is the trunk's output, k the output of the head's k-th hidden layer.
         dropout: Share of the trunk's hidden units that are silenced at random in training.
-        smooth: Whether the parameters are a field along one axis. The last layer then writes grids from coarse to fine
-            (:class:`Scales`), and there are 32 latent variables unless others are asked for.
         chain: Whether it is a step of a chain (:class:`~propersbi.refinement.ReverseMarkov`).
         embedding: An own network in front of the trunk, ``(n, *x_shape) -> (n, features)``; else x is flattened.
 
@@ -65,7 +63,6 @@ class MLPGenerator(ChainGenerator):
         latent: int | None = None,
         places: Sequence[int] = (0,),
         dropout: float = 0.0,
-        smooth: bool = False,
         chain: bool = False,
         embedding: nn.Module | None = None,
     ) -> None:
@@ -75,13 +72,11 @@ class MLPGenerator(ChainGenerator):
         self.width, self.depth, self.step_depth = width, depth, step_depth
         self.head = (1 if chain else 2) if head is None else head
         self.head_width = (-(-width // 2) if chain else width) if head_width is None else head_width
-        usual = 32 if smooth else max(8, dim) if chain else dim
-        self.latent = usual if latent is None else latent
-        self.places, self.dropout, self.embedding = tuple(places), dropout, embedding
-        self.smooth, self.chain = smooth, chain
+        self.latent = (max(8, dim) if chain else dim) if latent is None else latent
+        self.places, self.dropout, self.chain, self.embedding = tuple(places), dropout, chain, embedding
         _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
         _check_sizes(head_width=[self.head_width], latent=[self.latent])
-        if chain and not smooth and self.latent < dim:
+        if chain and self.latent < dim:
             raise InputError(
                 f"A step of a chain needs at least as many latent variables as parameters, got {self.latent}."
             )
@@ -96,10 +91,10 @@ class MLPGenerator(ChainGenerator):
         self.last = nn.Sequential(nn.LayerNorm(width), nn.LeakyReLU(SLOPE), nn.Linear(width, self.head_width))
         self.modulations = nn.ModuleDict({str(k): Modulation(self.head_width, self.latent) for k in self.places})
         self.hidden = nn.ModuleList(nn.Linear(self.head_width, self.head_width) for _ in range(self.head))
-        self.out: nn.Module = Scales(self.head_width, dim) if smooth else nn.Linear(self.head_width, dim)
-        if chain and not smooth:  # starts as a chain that draws from the standard normal distribution
-            for weight in self.out.parameters():
-                nn.init.zeros_(weight)
+        self.out = nn.Linear(self.head_width, dim)
+        if chain:  # starts as a chain that draws from the standard normal distribution
+            nn.init.zeros_(self.out.weight)
+            nn.init.zeros_(self.out.bias)
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
         features = self.trunk((x if self.embedding is None else self.embedding(x)).flatten(1))
@@ -124,43 +119,9 @@ class MLPGenerator(ChainGenerator):
                 h = self.modulations[str(place)](h, z)
             h = nn.functional.leaky_relu(h, SLOPE, inplace=place > 0 or str(place) in self.modulations)
         theta = self.out(h)
-        if self.chain and not self.smooth:
+        if self.chain:
             theta = theta + z[..., : theta.shape[-1]]
         return theta.expand(*z.shape[:2], -1).unflatten(-1, self.theta_shape)
-
-
-class Scales(nn.Module):
-    r"""The last layer of a generator of fields: grids from coarse to fine, interpolated linearly and added up.
-
-    .. math:: \vartheta(s) = \sum_k 2^{-k}\, I_k(s) \cdot W_k h, \qquad I_k: \text{from } 2^k + 1 \text{ points to all.}
-
-    Noise then has all lengths from the start, long ones most of it, and neighbouring points are drawn together; with
-    training the field can become as rough as the data ask for.
-
-    Arguments:
-        width: Hidden units before it.
-        points: Of the field.
-
-    Examples:
-        >>> Scales(16, 100)(torch.ones(16)).diff().abs().max() < 0.5
-        tensor(True)
-    """
-
-    grids: Tensor
-
-    def __init__(self, width: int, points: int) -> None:
-        super().__init__()
-        places = torch.linspace(0, 1, points)
-        grids = []
-        for k in range(math.ceil(math.log2(points)) + 1):
-            nodes = torch.linspace(0, 1, 2**k + 1)
-            grids.append(2.0 ** (-k / 2) * (1 - 2**k * (places - nodes[:, None]).abs()).clamp_min(0))
-        self.register_buffer("grids", torch.cat(grids))
-        self.weights = nn.Linear(width, len(self.grids))
-
-    def forward(self, h: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch points"]:
-        to_points = self.grids.T @ self.weights.weight  # once for all draws
-        return nn.functional.linear(h, to_points, self.weights.bias @ self.grids)
 
 
 class PaperMLP(Generator):

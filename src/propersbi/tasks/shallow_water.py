@@ -18,7 +18,17 @@ from scipy.fft import fft2, ifft2
 from propersbi.tasks.task import Task
 from propersbi.types import InputError
 
-__all__ = ["PRIOR", "TASK", "Profile", "heights", "observe", "reference_posterior", "simulate", "surface"]
+__all__ = [
+    "PRIOR",
+    "TASK",
+    "Profile",
+    "heights",
+    "observe",
+    "reference_posterior",
+    "simulate",
+    "simulate_without_noise",
+    "surface",
+]
 
 POINTS, HOURS = 100, 100
 STEP, SPACING, GRAVITY, DRAG, IMPLICIT = 300.0, 10_000.0, 9.81, 1e-3, 0.5
@@ -70,12 +80,21 @@ def surface(depth: np.ndarray, hours: int = HOURS, dtype: type[np.floating] = np
 
 def observe(height: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Noisy spectra ``(n, 2, 100, 100)`` of surfaces ``(n, 101, 100)``, without the zero frequency in time."""
-    spectrum = fft2(np.asarray(height, dtype=np.float32))[:, 1:]
     x = rng.standard_normal((len(height), 2, HOURS, POINTS), dtype=np.float32)
     x *= np.float32(NOISE)
+    return _add_spectrum(height, x)
+
+
+def _add_spectrum(height: np.ndarray, x: np.ndarray) -> np.ndarray:
+    spectrum = fft2(np.asarray(height, dtype=np.float32))[:, 1:]
     x[:, 0] += spectrum.real
     x[:, 1] += spectrum.imag
     return x
+
+
+def simulate_without_noise(theta: np.ndarray) -> np.ndarray:
+    """Data ``(n, 2, 100, 100)`` as they would be without noise, which is Gaussian and independent, of size 0.25."""
+    return _add_spectrum(surface(theta), np.zeros((len(theta), 2, HOURS, POINTS), np.float32))
 
 
 def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -171,7 +190,14 @@ TASK = Task(
         "training": {
             "time_limit": 300.0,
             "max_steps": 5000,
-            "embedding": {"class": "GridEmbedding", "x_shape": [2, HOURS, POINTS], "spectrum": True, "lost": 1},
+            "rule": {"class": "EnergyScore", "beta": 1.0},
+            "network": {
+                "class": "FieldGenerator",
+                "theta_shape": [POINTS],
+                "x_shape": [2, HOURS, POINTS],
+                "spectrum": True,
+                "lost": 1,
+            },
         },
     },
 )
