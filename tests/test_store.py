@@ -359,3 +359,15 @@ def test_more_shards_than_maps(columns, monkeypatch):
     rows, array = columns[1]
     np.testing.assert_array_equal(rows[::-1], array[::-1])
     assert len(rows._maps) <= 2
+
+
+def test_maps_are_given_up_before_they_fill_the_memory(tmp_path, monkeypatch):
+    store = Store.create_or_open(tmp_path, seed=0, chunk_size=10)
+    for chunk in range(20):
+        store.write("train", chunk, np.full((10, 1), chunk, np.float32), np.full((10, 100), chunk, np.float16))
+    monkeypatch.setattr("propersbi.store._MAX_MAPPED", 5 * 10 * 100 * 2)  # five chunks of x
+    _, x = store.rows("train")
+    rows = np.random.default_rng(0).permutation(200)
+    assert np.array_equal(x[rows][:, 0], rows // 10)
+    assert 1 <= len(x._maps) <= 5
+    assert x.dtype == np.float16

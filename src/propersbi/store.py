@@ -39,7 +39,7 @@ _DTYPES: dict[str, np.dtype] = {
 }  # fmt: skip
 _MAX_HEADER = 1 << 20  # ours have about 200 bytes; a damaged length must not make us read gigabytes
 _MAX_MAPS = 4096  # systems limit the maps of a process (65530 on Linux)
-_MAX_MAPPED = 1 << 28  # bytes that may be read through maps until they are given up, and with them the memory they hold
+_MAX_MAPPED = 1 << 29  # bytes that are mapped at once: systems may keep all of a map in memory once a part was read
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class StoredRows:
         counts = [shard.rows if rows is None else len(rows) for shard, rows in zip(shards, kept, strict=True)]
         self._ends = np.cumsum(counts)  # where the rows of each shard end
         self._maps: dict[int, np.ndarray] = {}
-        self._mapped = 0  # bytes that were read through them
+        self._mapped = 0  # bytes of all of them
         self.invalid = sum(shard.rows for shard in shards) - len(self)
 
     @property
@@ -213,17 +213,16 @@ class StoredRows:
         for shard, places in zip(touched.tolist(), np.split(order, first[1:]), strict=False):
             kept = self._kept[shard]
             local = index[places] - (self._ends[shard - 1] if shard else 0)
-            part = self._map(shard)[local if kept is None else kept[local]]
-            self._mapped += part.nbytes
-            rows[places] = part
+            rows[places] = self._map(shard)[local if kept is None else kept[local]]
         return rows
 
     def _map(self, shard: int) -> np.ndarray:
-        if len(self._maps) >= _MAX_MAPS or self._mapped > _MAX_MAPPED:
-            self._maps.clear()
-            self._mapped = 0
         if shard not in self._maps:
+            if len(self._maps) >= _MAX_MAPS or self._mapped >= _MAX_MAPPED:
+                self._maps.clear()
+                self._mapped = 0
             self._maps[shard] = self._shards[shard].map(self._name)
+            self._mapped += self._maps[shard].nbytes
         return self._maps[shard]
 
 
