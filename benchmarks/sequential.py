@@ -4,8 +4,8 @@
     python -m benchmarks.sequential --simulations 1000 10000 --observations 1 --methods truncated weights
 
 Runs the cells that are not yet in ``benchmarks/results/sequential.csv``, one at a time, and writes ``sequential.md``
-beside it. Simulations and training are kept in ``benchmarks/runs``: a cell that was cut off continues. 10 000
-draws against 10 000 of the exact posterior, so a C2ST is good to about .005. Sequential posteriors are trained for 1 500 steps
+beside it. Simulations and training are kept in ``benchmarks/runs``: a cell that was cut off continues. 10 000 draws
+against 10 000 of the exact posterior, so a C2ST is good to about .005. Sequential posteriors are trained for 1 500 steps
 in the last of four rounds and 450 in those before, with corrected latent variables (in one pass, and slow) for 600 and
 180; the amortised one for as long as ``ps.fit`` does by itself.
 """
