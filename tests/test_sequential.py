@@ -272,6 +272,8 @@ def test_regions_lie_within_one_another():
     points = np.linspace(-4, 4, 200)[:, None]
     assert not (inner(points) & ~outer(points)).any()
     assert 0 < inner(points).sum() < outer(points).sum()
+    assert inner(np.full((3, 1), 50.0)).tolist() == [False] * 3  # none is left for the outer one to judge
+    assert inner(np.empty((0, 1))).shape == (0,)
 
 
 def test_a_truncated_prior_gives_what_the_prior_gives():

@@ -11,6 +11,7 @@ be, and one that errs on the wide side where draws are sparse.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +58,7 @@ class Region:
     @classmethod
     def around(cls, theta: np.ndarray, level: float, *, within: Region | None = None) -> Region:
         """The region that holds a share ``level`` of the law of these draws ``(n, *event)``."""
-        flat = np.asarray(theta, dtype=float).reshape(len(theta), -1)
+        flat = _flat(theta)
         if len(flat) < 100:
             raise InputError(f"A region is found from at least 100 draws, got {len(flat)}.")
         center, scale = flat.mean(0), flat.std(0)
@@ -69,7 +70,7 @@ class Region:
 
     def __call__(self, theta: Any) -> np.ndarray:
         """Which rows ``(n, *event)`` lie in the region, ``(n,)``."""
-        flat = np.asarray(theta, dtype=float).reshape(len(theta), -1)
+        flat = _flat(theta)
         units = (flat - self.center) / self.scale
         low, high = self.draws.min(0) - self.radius, self.draws.max(0) + self.radius
         inside = ((units >= low) & (units <= high)).all(1)  # what lies outside the box is done with
@@ -117,6 +118,12 @@ class TruncatedPrior:
         """About what share of the prior lies in the region."""
         with stream(seed) as rng:
             return float(self.region(draw(self.prior, draws, rng)).mean())
+
+
+def _flat(theta: Any) -> np.ndarray:
+    """Rows ``(n, d)`` of an array ``(n, *event)`` that may have none."""
+    values = np.asarray(theta, dtype=float)
+    return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
 def _distance(points: np.ndarray, draws: np.ndarray) -> np.ndarray:
