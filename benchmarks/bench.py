@@ -53,6 +53,7 @@ class Cell:
         training: How to train.
         evaluation: Observations, draws and pairs to measure on.
         seconds: The time this cell may take; ``None`` is as long as it takes.
+        changed: Names of the settings that were changed for that.
     """
 
     spec: str
@@ -67,6 +68,7 @@ class Cell:
     training: Mapping[str, Any]
     evaluation: Mapping[str, Any]
     seconds: float | None = None
+    changed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -117,6 +119,7 @@ class Spec:
         if self.parts:
             return [cell for part in self.parts for cell in part.within(seconds)]
         smaller = self.content.get("reduced", {})
+        changed = tuple(sorted({**smaller.get("training", {}), **smaller.get("evaluation", {})}))
         return [
             replace(
                 cell,
@@ -124,6 +127,7 @@ class Spec:
                 training={**cell.training, **smaller.get("training", {})},
                 evaluation={**cell.evaluation, **smaller.get("evaluation", {})},
                 seconds=seconds,
+                changed=changed,
             )
             for cell in self.cells()
         ]

@@ -55,7 +55,8 @@ def _measured(cell: Cell, folder: Path, runs: Path, progress: bool) -> dict[str,
     parts = [f"{cell.simulations:,} of {cell.n:,} simulations"] if cell.simulations < cell.n else []
     parts += [f"at most {plan['max_steps']:,} steps"] if plan["fewer_steps"] else []
     parts += [f"{plan['observations']} observations"] if plan["fewer_observations"] else []
-    parts += ["smaller networks"] if cell.seconds is not None and "gan" in cell.method else []
+    parts += ["a smaller critic"] if cell.seconds is not None and "gan" in cell.method else []
+    parts += [f"other {', '.join(cell.changed)}"] if cell.changed else []
     return {
         "metrics": {name: found[name] for name in cell.metrics},
         "reduced": bool(parts),

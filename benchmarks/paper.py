@@ -75,7 +75,7 @@ def fit(
     game = gatsbi.chosen(method["gan"], reduced) if "gan" in method else None
     options = {**training, **_game_options(game, training, len(theta))}
     size = max(2, min(options["batch_size"], len(theta) // 10))
-    held = max(2, round(options["held_out"] * len(theta)))
+    held = min(max(2, round(options["held_out"] * len(theta))), len(theta) // 2)
     theta_units, x_units = Standardize(theta.shape[1:]), Standardize(x.shape[1:])
     theta_units.center.fill_(options.get("center", 0.0))
     source = Batches(theta, x, np.arange(len(theta) - held), size, theta_units, x_units, seed)

@@ -164,12 +164,14 @@ def write_tables(spec: Spec, results: Path) -> str:
 def _notes(spec: Spec, results: Path) -> list[str]:
     """What was measured, where and when, and how it was reduced."""
     rows = [row for row in read_rows(results / "bench.csv") if row["spec"] == spec.name]
-    done, cells = {(row["method"], row["m"], row["n"], row["seed"]) for row in rows}, spec.cells()
-    notes = [f"{len(done)} of {len(cells)} cells are measured; `python -m benchmarks run {spec.name}` does the rest."]
+    whole = {row["cell"] for row in rows if row["reduced"] != "True"}
+    less = {row["cell"] for row in rows} - whole
+    counts = f"{len(whole)} of {len(spec.cells())} cells are measured as in the paper, {len(less)} more with less"
+    notes = [f"{counts}; `python -m benchmarks run {spec.name}` does the rest."]
     if rows:
         places = sorted({f"{row['machine']} ({row['versions']}, {row['date']})" for row in rows})
         notes.append(f"Measured on {'; '.join(places)}.")
-    kept = {row["cell"]: row["note"] for row in rows if row["reduced"] == "True"}
+    kept = {row["cell"]: row["note"] for row in rows if row["reduced"] == "True" and row["cell"] in less}
     return notes + [f"† {name}: {note}." for name, note in sorted(kept.items())]
 
 

@@ -155,6 +155,7 @@ def test_every_specification_is_sound(capsys):
         assert len(set(names)) == len(names)
         for cell in spec.within(60.0):
             assert cell.simulations <= cell.n
+            assert ("network" in cell.changed) == (spec.name == "shallow_water-paper")
             if "rule" in cell.method:
                 assert callable(paper.rule_of(cell.method["rule"]))
             if cell.family == "paper" and not spec.parts:
