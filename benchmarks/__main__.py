@@ -35,6 +35,9 @@ def main(arguments: list[str] | None = None) -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("Stopped; the same command continues.", file=sys.stderr)
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:

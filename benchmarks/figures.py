@@ -36,19 +36,30 @@ def draw(spec: Spec, results: Path = HERE / "results") -> Path:
         colours = {name: SERIES[i] for i, name in enumerate(dict.fromkeys(name for name, _ in curves))}
         for (name, m), points in curves.items():
             shape = STYLES.get(m, "-")
-            _line(one, [(n, e.published) for n, e in points], PRIOR, shape, alpha=0.45)
+            _line(one, [(n, e.published) for n, e in points], colours[name], shape, alpha=0.3)
             measured = [(n, sum(e.values) / len(e.values) if e.values else None) for n, e in points]
             text = name if m == 1 else f"{name}, m = {m}"
-            _line(one, measured, colours[name], shape, marker="o", markersize=3.5, label=text)
+            fill = "none" if any(e.reduced for _, e in points) else "full"
+            _line(one, measured, colours[name], shape, marker="o", markersize=3.5, fillstyle=fill, label=text)
         one.set_xscale("log")
-        label(one, x="simulations", y=NAMES[metric], title=part.content["title"])
-        if one.get_legend_handles_labels()[0]:
-            one.legend(frameon=False, fontsize=7)
-    figure.supxlabel("coloured: measured; grey: published", fontsize=7.5, color=PRIOR)
+        label(one, x="simulations", y=NAMES[metric], title=part.content["task"])
+    _legend(figure, axes)
+    said = "points: measured (hollow: some with less than the paper took); faint lines: published"
+    figure.supxlabel(said, fontsize=7.5, color=PRIOR)
     path = results / "figures" / f"{spec.name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     return path
+
+
+def _legend(figure: Any, axes: list[Any]) -> None:
+    """One for all panels, above them; every method once."""
+    found: dict[str, Any] = {}
+    for one in axes:
+        found |= {text: handle for handle, text in zip(*one.get_legend_handles_labels(), strict=True)}
+    if found:
+        options = {"frameon": False, "fontsize": 7.5, "handlelength": 3.5, "ncols": min(5, len(found))}
+        figure.legend(list(found.values()), list(found), loc="outside upper center", **options)
 
 
 def _line(axes: Any, points: list[tuple[int, float | None]], colour: str, shape: str, **options: Any) -> None:

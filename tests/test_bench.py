@@ -178,13 +178,16 @@ def write(folder, rows):
 
 
 def test_tables_stand_beside_the_published_figures_in_three_formats(tmp_path):
-    write(tmp_path, [row(), row(seed="1", value="0.92"), row(m="3", value="0.985", reduced="True", note="few steps")])
+    write(
+        tmp_path,
+        [row(), row(seed="1", value="0.92"), row(cell="d", m="3", value="0.985", reduced="True", note="few steps")],
+    )
     text = rendering.write_tables(bench.read_spec("slcp-paper"), tmp_path)
     line = next(line for line in text.splitlines() if line.startswith("| 1,000 |"))
     assert ".910 ± .014 / .99 (-.080) ▲" in line
     assert ".985† / .99 (-.005) |" in line
     assert "— / .97" in line  # the GAN is not measured
-    assert text.splitlines()[-1] == "- † c: few steps."
+    assert text.splitlines()[-1] == "- † d: few steps."
     tex, page = ((tmp_path / "tables" / f"slcp-paper.{kind}").read_text() for kind in ("tex", "html"))
     assert r".910 $\pm$ .014 / .99 (-.080) $\uparrow$" in tex
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 6
