@@ -71,6 +71,18 @@ def draw(method: str, task: Any, simulations: int, seed: int, draws: int, observ
     return np.stack(samples), cost
 
 
+def told_apart(task: Any, samples: Any, draws: int, seed: int, folder: Path, name: str) -> list[float]:
+    """C2ST of the draws for each of the first observations; every score is kept in the folder when it is there."""
+    done = folder / "scores.json"
+    scores = read_json(done) if done.exists() else []
+    for i in range(len(scores) + 1, len(samples) + 1):
+        reference = task.reference_posterior(task.observation(i), draws, np.random.default_rng([seed, i]))
+        scores.append(ps.metrics.c2st(samples[i - 1], reference))
+        write_json(done, scores)
+        print(f"{name}: observation {i}: {scores[-1]:.3f}", flush=True)
+    return scores
+
+
 def measure(
     method: str, task_name: str, simulations: int, seed: int, draws: int, observations: int
 ) -> dict[str, object]:
@@ -78,13 +90,7 @@ def measure(
     task = ps.tasks.get(task_name)
     folder = RUNS / f"{task_name}-{simulations}-{seed}-{method.replace(' ', '-')}-{observations}x{draws}"
     samples, cost = draw(method, task, simulations, seed, draws, observations, folder)
-    done = folder / "scores.json"
-    scores = read_json(done) if done.exists() else []
-    for i in range(len(scores) + 1, observations + 1):
-        reference = task.reference_posterior(task.observation(i), draws, np.random.default_rng([seed, i]))
-        scores.append(ps.metrics.c2st(samples[i - 1], reference))
-        write_json(done, scores)
-        print(f"{task_name} {simulations} {method}, seed {seed}: observation {i}: {scores[-1]:.3f}", flush=True)
+    scores = told_apart(task, samples, draws, seed, folder, f"{task_name} {simulations} {method}, seed {seed}")
     return {
         "task": task_name,
         "method": method,

@@ -1,4 +1,4 @@
-"""The adversarial baselines of the paper, from their specifications (``specs/gatsbi.toml``).
+"""The adversarial baselines of the paper, from their specifications (``gatsbi.toml``).
 
     python -m benchmarks.gatsbi two_moons --simulations 10000 --reduced
     python -m benchmarks.gatsbi two_moons --simulations 100000        # as in the paper: days on two cores
@@ -22,7 +22,7 @@ from propersbi import games, networks
 from propersbi.types import InputError
 
 MANY = 40  # parameters that are too many for the classifier of the C2ST
-SPECS = Path(__file__).parent / "specs" / "gatsbi.toml"
+SPECS = Path(__file__).parent / "gatsbi.toml"
 
 
 def specs() -> dict[str, dict[str, Any]]:

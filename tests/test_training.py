@@ -91,6 +91,40 @@ def test_a_score_that_is_far_worse_ends_the_training_sooner(patience, waited):
     assert history.steps == (200 if waited is None else history.best_step + waited)
 
 
+def test_the_papers_rule_stops_at_the_first_rise_and_keeps_the_last_weights():
+    _, batches, held_out = problem()
+    options = {"max_steps": 200, "learning_rate": 0.01, "clip": None, "average": 0.0, "decay": False, "warmup": 0}
+    objective = Overfits()
+    history = train(objective, batches, held_out, quick(**options, first_rise=10, patience=None), progress=False)
+    scores = history.validation["score"]
+    assert history.stopped == "first_rise"
+    assert scores[-1] > scores[-2]
+    assert (np.diff(scores[:-1]) < 0).all()
+    assert history.best_step == history.steps  # not the best
+    assert abs(objective.network.weight.item() - 0.2) == pytest.approx(scores[-1], abs=1e-6)
+    assert set(history.learning_rate["value"]) == {0.01}
+    later = train(Overfits(), batches, held_out, quick(**options, first_rise=100), progress=False)
+    assert later.steps == 100 > history.steps
+
+
+def test_looks_of_the_papers_rule_have_noise_of_their_own():
+    objective, batches, held_out = problem()
+    config = quick(max_steps=30, learning_rate=1e-12, average=0.0, first_rise=30)
+    history = train(objective, batches, held_out, config, progress=False)
+    assert np.ptp(history.validation["score"]) > 1e-4
+
+
+def test_a_checkpoint_from_before_an_option_was_there_is_continued(tmp_path):
+    objective, batches, held_out = problem()
+    train(objective, batches, held_out, quick(), checkpoint=tmp_path / "c.ckpt", progress=False)
+    state = torch.load(tmp_path / "c.ckpt", weights_only=True)
+    del state["fingerprint"]["decay"], state["fingerprint"]["first_rise"]
+    torch.save(state, tmp_path / "c.ckpt")
+    again, *_ = problem()
+    history = train(again, batches, held_out, quick(max_steps=60), checkpoint=tmp_path / "c.ckpt", progress=False)
+    assert history.steps == 60
+
+
 def test_validation_noise_is_frozen():
     objective, batches, held_out = problem()
     config = quick(max_steps=30, learning_rate=1e-12, average=0.0)

@@ -38,6 +38,7 @@ class TrainConfig:
         max_steps: Gradient steps (rounds of all phases) at most; the learning rate reaches zero there.
         learning_rate: Its peak, after ``warmup`` steps; then it falls along a cosine.
         warmup: Steps of linear rise.
+        decay: Whether it falls at all.
         weight_decay: Decoupled decay of the weights (AdamW).
         betas: Adam's momentum and variance memory.
         clip: Gradients longer than this are shortened to it; ``None`` leaves them.
@@ -45,6 +46,8 @@ class TrainConfig:
         validate_every: Steps between two looks at the held-out score.
         patience: Stop after this many looks without a new best, or after five if the score has become far worse;
             ``None`` never stops early.
+        first_rise: The paper's rule in place of patience: from this step on, stop at the first look that is worse than
+            the one before it. The last weights are kept, not the best, and every look has noise of its own.
         time_limit: Seconds of training at most, over all resumptions.
         checkpoint_every: Seconds between two checkpoints.
         seed: Of all noise in training.
@@ -57,12 +60,14 @@ class TrainConfig:
     max_steps: int = 4000
     learning_rate: float = 2e-3
     warmup: int = 100
+    decay: bool = True
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.99)
     clip: float | None = 1.0
     average: float = 0.999
     validate_every: int = 100
     patience: int | None = 20
+    first_rise: int | None = None
     time_limit: float | None = None
     checkpoint_every: float = 20.0
     seed: int = 0
@@ -83,6 +88,8 @@ class TrainConfig:
     def rate(self, step: int, seconds: float = 0.0) -> float:
         """The learning rate of a step: linear rise, then a cosine that reaches zero when steps or time run out."""
         rise = min(1.0, (step + 1) / max(1, self.warmup))
+        if not self.decay:
+            return self.learning_rate * rise
         used = max(step / self.max_steps, seconds / self.time_limit if self.time_limit else 0.0)
         return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * min(1.0, used)))
 
@@ -111,6 +118,11 @@ class History:
         ):
             curve["step"].append(step)
             curve[key].append(value)
+
+    def rose(self, start: int) -> bool:
+        """Whether the last look, at step ``start`` or later, is worse than the one before it."""
+        steps, scores = self.validation["step"], self.validation["score"]
+        return len(scores) > 1 and steps[-1] >= start and scores[-1] > scores[-2]
 
     def last_line(self) -> str:
         """The latest loss and held-out score, and the score of the weights that are kept."""
@@ -252,13 +264,16 @@ class _Run:
 
     def look(self, held_out: Batch, loss: float) -> None:
         """Score the averaged weights on the held-out pairs, always with the same noise, and keep the best."""
-        with _swapped(self.networks, self.averages), torch.inference_mode(), seeded(self.config.seed):
+        latest = self.config.first_rise is not None  # the paper's rule: other noise at every look, the latest are kept
+        noise = _place(self.config.seed, self.history.steps) if latest else self.config.seed
+        with _swapped(self.networks, self.averages), torch.inference_mode(), seeded(noise):
             for network in self.networks.values():
                 network.eval()
             # Few held-out pairs are scored again with other noise: what is left is the luck of the pairs, not of draws.
             most = max(1, NUMBERS // held_out.theta[0].numel())  # fields and images are many numbers each
             size = max(20, min(500, most))
-            starts = list(range(0, len(held_out), size)) * max(1, min(ROWS, most) // len(held_out))
+            again = 1 if latest else max(1, min(ROWS, most) // len(held_out))
+            starts = list(range(0, len(held_out), size)) * again
             rows = [self.objective.validate(held_out[i : i + size]) for i in starts]
             trouble = self.objective.trouble(held_out[:500]) if hasattr(self.objective, "trouble") else ""
         pairs = torch.cat(rows).double().reshape(-1, len(held_out)).mean(0)
@@ -275,7 +290,7 @@ class _Run:
             self.lowest = pairs
         waited = self.history.steps - self.history.best_step
         self.history.overfits = waited >= 5 * self.config.validate_every and _worse(pairs, self.lowest, errors=10)
-        if not _worse(pairs, self.lowest):
+        if latest or not _worse(pairs, self.lowest):
             self.history.best_step, self.history.best_score = self.history.steps, score
             self.best = {name: [t.clone() for t in tensors] for name, tensors in self.averages.items()}
 
@@ -287,7 +302,9 @@ class _Run:
         reasons = {
             "trouble": bool(history.trouble),
             "max_steps": history.steps >= config.max_steps,
+            "first_rise": config.first_rise is not None and history.rose(config.first_rise),
             "patience": config.patience is not None
+            and config.first_rise is None
             and (history.overfits or waited >= config.patience * config.validate_every),
             "time_limit": config.time_limit is not None and history.seconds >= config.time_limit,
         }
@@ -321,9 +338,10 @@ class _Run:
         if path is None or not path.exists():
             return
         state = _read_checkpoint(path, self.fabric.device)
+        defaults = dataclasses.asdict(TrainConfig())  # older checkpoints do not name younger options
         for key, value in self.fingerprint().items():
-            if state["fingerprint"].get(key) != value:
-                before = state["fingerprint"].get(key)
+            before = state["fingerprint"].get(key, defaults.get(key))
+            if before != value:
                 raise InputError(f"'{path}' was trained with {key} = {before}, not {value}: remove it to start anew.")
         for name, network in self.networks.items():
             _load(network, state["networks"][name])

@@ -111,7 +111,7 @@ def rank_lines(ranks: Array, draws: int) -> Figure:
     one.axhline(0, color=PRIOR, lw=1)
     one.set(xlim=(0, 1))
     title = f"{int(inside.sum())} of {len(inside)} lines inside the band"
-    label(one, x="rank of the truth", y="share of ranks up to it,\nless what is expected", title=title)
+    label(one, x="rank of the truth", y="share less what is expected", title=title)
     return figure
 
 

@@ -1,0 +1,225 @@
+"""Tables of results beside the published figures: as Markdown, LaTeX and HTML.
+
+A table with several numbers of simulations has a part for every metric, with the layout of the paper: a row for each
+number, a column for each method and m. One with a single number has a row for each method and a column for each metric.
+"""
+
+from __future__ import annotations
+
+import html
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench import HERE, Cell, Spec, read_rows
+from propersbi.files import write_text
+
+__all__ = ["Entry", "entry", "grids", "published", "write_tables"]
+
+NAMES = {
+    "c2st": "C2ST",
+    "calibration_error": "Calibration error",
+    "r2": "R2",
+    "nrmse": "NRMSE",
+    "rmse": "RMSE",
+    "crps": "CRPS (twice the usual one)",
+    "runtime": "Seconds in all",
+    "stop_step": "Steps",
+}
+# From which difference on a figure is marked: single runs differ by about as much from each other.
+MARKED = {"c2st": 0.03, "calibration_error": 0.03, "r2": 0.03, "nrmse": 0.01, "rmse": 0.01, "crps": 0.05}
+LEGEND = (
+    "Measured / published (difference). ▲ is better than published, ▼ worse, by more than single runs differ; † was "
+    "measured with less than the paper took, so that it says what little time brings; — is not measured yet. Several "
+    "seeds are given as mean ± standard deviation."
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of one figure: measured over some seeds, and published."""
+
+    metric: str
+    values: tuple[float, ...] = ()
+    published: float | None = None
+    reduced: bool = False
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.published is None or not self.values else statistics.mean(self.values) - self.published
+
+    @property
+    def verdict(self) -> str:
+        """Better or worse than published by more than chance, else nothing."""
+        if self.difference is None or abs(self.difference) <= MARKED.get(self.metric, float("inf")):
+            return ""
+        return "better" if (self.difference > 0) == (self.metric == "r2") else "worse"
+
+    @property
+    def text(self) -> str:
+        measured = "—"
+        if self.values:
+            measured = _number(self.metric, statistics.mean(self.values))
+            if len(self.values) > 1:
+                measured += f" ± {_number(self.metric, statistics.stdev(self.values))}"
+        measured += "†" if self.reduced else ""
+        if self.published is None:
+            return measured
+        both = f"{measured} / {_short(self.metric, self.published)}"
+        if self.difference is None or self.metric not in MARKED:
+            return both
+        return f"{both} ({_number(self.metric, self.difference, sign='+')})"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A part of a table: a title, the names of its columns, and rows of a name and its entries."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Entry, ...]], ...]
+
+
+def _number(metric: str, value: float, sign: str = "") -> str:
+    if metric in ("runtime", "stop_step"):
+        return f"{value:{sign},.0f}"
+    return f"{value:{sign}.{4 if metric in ('nrmse', 'rmse') else 3}f}".replace("0.", ".", 1)
+
+
+def _short(metric: str, value: float) -> str:
+    """A published figure with the digits it was published with."""
+    if metric in ("runtime", "stop_step"):
+        return f"{value:,.0f}"
+    return f"{value:g}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:g}"
+
+
+def published(spec: Spec) -> dict[tuple[str, int, int, str], float]:
+    """Figures of the paper for a specification's task, by method, m, n and metric."""
+    source, task = spec.content.get("published", "2022"), spec.content["task"]
+    return {
+        (row["method"], int(row["m"]), int(row["n"]), row["metric"]): float(row["value"])
+        for row in read_rows(HERE / "published.csv")
+        if (row["family"], row["task"]) == (source, task)
+    }
+
+
+def entry(cell: Cell, metric: str, rows: list[dict[str, str]], known: dict[Any, float]) -> Entry:
+    """All seeds of a cell; of several measurements of one seed the whole one, or else the longest."""
+    best: dict[str, dict[str, str]] = {}
+    for row in rows:
+        key = (cell.spec, cell.method["name"], str(cell.m), str(cell.n), metric)
+        if (row["spec"], row["method"], row["m"], row["n"], row["metric"]) == key:
+            kept = best.get(row["seed"])
+            if kept is None or _worth(row) > _worth(kept):
+                best[row["seed"]] = row
+    named = cell.method.get("as", cell.method["name"])
+    return Entry(
+        metric,
+        tuple(float(row["value"]) for row in best.values()),
+        known.get((named, cell.m, cell.n, metric)),
+        any(row["reduced"] == "True" for row in best.values()),
+    )
+
+
+def _worth(row: dict[str, str]) -> tuple[bool, float]:
+    return row["reduced"] != "True", float(row["seconds"])
+
+
+def grids(spec: Spec, results: Path) -> list[Grid]:
+    """The parts of a specification's table."""
+    rows, known = read_rows(results / "bench.csv"), published(spec)
+    first = spec.content["seeds"][0]
+    cells = [cell for cell in spec.cells() if cell.seed == first]
+    numbers, metrics = spec.content["simulations"], spec.content["metrics"]
+    several = any(len(method["m"]) > 1 for method in spec.content["methods"])
+
+    def name(cell: Cell) -> str:
+        return f"{cell.method['name']}, m = {cell.m}" if several and "gan" not in cell.method else cell.method["name"]
+
+    if len(numbers) == 1:
+        lines = tuple((name(cell), tuple(entry(cell, metric, rows, known) for metric in metrics)) for cell in cells)
+        return [Grid(f"{numbers[0]:,} simulations", ("method", *(NAMES[metric] for metric in metrics)), lines)]
+    parts = []
+    for metric in metrics:
+        lines = tuple(
+            (f"{n:,}", tuple(entry(cell, metric, rows, known) for cell in cells if cell.n == n)) for n in numbers
+        )
+        heads = tuple(name(cell) for cell in cells if cell.n == numbers[0])
+        parts.append(Grid(NAMES[metric], ("simulations", *heads), lines))
+    return parts
+
+
+def write_tables(spec: Spec, results: Path) -> str:
+    """Write a specification's table in all formats; the Markdown is returned."""
+    parts, title = grids(spec, results), spec.content["title"]
+    notes = _notes(spec, results)
+    text = markdown(title, parts, notes)
+    write_text(results / "tables" / f"{spec.name}.md", text)
+    write_text(results / "tables" / f"{spec.name}.tex", latex(title, parts))
+    write_text(results / "tables" / f"{spec.name}.html", page(title, parts, notes))
+    return text
+
+
+def _notes(spec: Spec, results: Path) -> list[str]:
+    """What was measured, where and when, and how it was reduced."""
+    rows = [row for row in read_rows(results / "bench.csv") if row["spec"] == spec.name]
+    whole = {row["cell"] for row in rows if row["reduced"] != "True"}
+    less = {row["cell"] for row in rows} - whole
+    counts = f"{len(whole)} of {len(spec.cells())} cells are measured as in the paper, {len(less)} more with less"
+    notes = [f"{counts}; `python -m benchmarks run {spec.name}` does the rest."]
+    if rows:
+        places = sorted({f"{row['machine']} ({row['versions']}, {row['date']})" for row in rows})
+        notes.append(f"Measured on {'; '.join(places)}.")
+    kept = {row["cell"]: row["note"] for row in rows if row["reduced"] == "True" and row["cell"] in less}
+    return notes + [f"† {name}: {note}." for name, note in sorted(kept.items())]
+
+
+def markdown(title: str, parts: list[Grid], notes: list[str]) -> str:
+    marks = {"better": " ▲", "worse": " ▼", "": ""}
+    lines = [f"# {title}", "", LEGEND]
+    for grid in parts:
+        lines += ["", f"## {grid.title}", "", f"| {' | '.join(grid.columns)} |", "|---" * len(grid.columns) + "|"]
+        lines += [f"| {name} | {' | '.join(e.text + marks[e.verdict] for e in row)} |" for name, row in grid.rows]
+    lines += ["", *(f"- {note}" for note in notes)]
+    return "\n".join(lines) + "\n"
+
+
+def latex(title: str, parts: list[Grid]) -> str:
+    marks = {"better": r" $\uparrow$", "worse": r" $\downarrow$", "": ""}
+    lines = []
+    for grid in parts:
+        lines += [r"\begin{table}", rf"\caption{{{_escaped(title)}: {_escaped(grid.title)}.}}"]
+        lines += [rf"\begin{{tabular}}{{l{'r' * (len(grid.columns) - 1)}}}", r"\hline"]
+        lines += [" & ".join(map(_escaped, grid.columns)) + r" \\", r"\hline"]
+        for name, row in grid.rows:
+            cells = (_escaped(e.text) + marks[e.verdict] for e in row)
+            lines.append(" & ".join([_escaped(name), *cells]) + r" \\")
+        lines += [r"\hline", r"\end{tabular}", r"\end{table}", ""]
+    return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    for mark, written in (("_", r"\_"), ("%", r"\%"), ("±", r"$\pm$"), ("†", r"$^\dagger$"), ("—", "---")):
+        text = text.replace(mark, written)
+    return text
+
+
+STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:80em;padding:0 1em;color:#222}
+table{border-collapse:collapse;margin:.5em 0 2em}th,td{padding:.25em .7em;text-align:right;white-space:nowrap}
+th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #777}
+td{border-bottom:1px solid #ddd}.better{background:#d9efe6}.worse{background:#fbe3d3}div{overflow-x:auto}"""
+
+
+def page(title: str, parts: list[Grid], notes: list[str]) -> str:
+    lines = [f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>']
+    lines += [f"<style>{STYLE}</style>", f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(LEGEND)}</p>"]
+    for grid in parts:
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in grid.columns)
+        lines += [f"<h2>{html.escape(grid.title)}</h2>", f"<div><table><thead><tr>{head}</tr></thead><tbody>"]
+        for name, row in grid.rows:
+            cells = "".join(f'<td class="{e.verdict}">{html.escape(e.text)}</td>' for e in row)
+            lines.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
+        lines.append("</tbody></table></div>")
+    lines += ["<ul>", *(f"<li>{html.escape(note)}</li>" for note in notes), "</ul></html>"]
+    return "\n".join(lines) + "\n"

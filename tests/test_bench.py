@@ -1,0 +1,282 @@
+"""The tables of the paper by one command: what is measured, in how much time, and beside which published figures."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks import bench, cells, figures, paper, rendering
+from benchmarks.__main__ import main, seconds_of
+
+from propersbi import tasks
+from propersbi.scoring import EnergyScore, Patched
+from propersbi.types import InputError
+
+ROOT = Path(__file__).parent.parent
+TINY = """
+title = "Tiny"
+family = "paper"
+task = "two_moons"
+simulations = [200]
+seeds = [0]
+metrics = ["c2st", "calibration_error", "r2", "nrmse", "runtime", "stop_step"]
+evaluation = { observations = 1, draws = 60, pairs = 10, pair_draws = 20, reject = true }
+
+[training]
+network = { class = "PaperMLP" }
+batch_size = 20
+held_out = 0.2
+learning_rate = 1e-3
+betas = [0.9, 0.99]
+max_steps = 40
+validate_every = 10
+first_rise = 40
+checkpoint_every = 0.0
+
+[[methods]]
+name = "Energy"
+m = [3]
+rule = { class = "EnergyScore" }
+
+[[methods]]
+name = "Kernel"
+m = [3]
+rule = { class = "KernelScore" }
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY)
+    return path
+
+
+def written(tmp_path, text):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def results(folder):
+    """The table without what the clock and the machine decide."""
+    rows = bench.read_rows(folder / "bench.csv")
+    return [
+        {key: value for key, value in row.items() if key not in ("seconds", "peak_mb")}
+        for row in rows
+        if row["metric"] != "runtime"
+    ]
+
+
+def test_a_killed_run_completes_with_the_same_table(tiny, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    todo = bench.read_spec(str(tiny)).cells()
+    for cell in todo:
+        cells.measure(cell, whole / "runs", progress=False)
+    bench.collect(todo, whole, whole / "runs")
+
+    places = ["--runs", str(cut / "runs"), "--results", str(cut), "--workers", "2"]
+    command = [sys.executable, "-m", "benchmarks", "run", str(tiny), *places]
+    first = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    checkpoint = todo[0].folder(cut / "runs") / "checkpoint.ckpt"
+    while not checkpoint.exists() and first.poll() is None:
+        time.sleep(0.01)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert not (todo[0].folder(cut / "runs") / "result.json").exists()
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(results(cut)) == 2 * 5
+    assert results(cut) == results(whole)
+
+    before = (cut / "bench.csv").read_bytes()
+    assert main(["run", str(tiny), *places]) == 0  # nothing is left to do
+    assert (cut / "bench.csv").read_bytes() == before
+
+
+def test_a_budget_reduces_cells_and_says_so(tiny, tmp_path):
+    spec = bench.read_spec(str(tiny))
+    (cell, _) = bench.chosen(spec, "", seconds=0.2, workers=1, results=tmp_path, runs=tmp_path)
+    result = cells.measure(cell, tmp_path, progress=False)
+    assert result["reduced"]
+    assert "at most" in result["note"]
+    assert 0 < result["metrics"]["stop_step"][0] < 40
+    rows = bench.collect([cell], tmp_path, tmp_path)
+    assert {row["reduced"] for row in rows} == {"True"}
+    assert "†" in rendering.write_tables(spec, tmp_path)
+    assert cell.settings != spec.cells()[0].settings  # the whole cell is still to be measured
+    assert not bench.finished(spec.cells()[0], tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("seeds = [0]", "sedes = [0]"), "unknown key 'sedes'"),
+        (('task = "two_moons"', 'task = "three_moons"'), "no task 'three_moons'"),
+        (("m = [3]", "m = [1]"), "needs m > 1 draws, got m = 1"),
+        (('"c2st"', '"c3st"'), "no metric 'c3st'"),
+        (('family = "paper"', 'family = "theirs"'), "'family' must be one of"),
+        (("pairs = 10", "pears = 10"), "unknown key 'pears'"),
+        (("simulations = [200]", "simulations = [3]"), "at least 20, got 3"),
+        (("seeds = [0]", "seeds = ["), "not valid TOML"),
+    ],
+)
+def test_bad_specifications_get_a_sentence(tmp_path, capsys, change, sentence):
+    assert main(["run", written(tmp_path, TINY.replace(*change))]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_other_mistakes_get_a_sentence(tiny, capsys):
+    for arguments, sentence in (
+        (["run", "nothing"], "no specification 'nothing'"),
+        (["run"], "Say which specification"),
+        (["run", str(tiny), "--budget", "soon"], "'--budget' must be a time"),
+        (["run", str(tiny), "--only", "x"], "No cell of 'tiny' has 'x'"),
+        (["run", str(tiny), "--workers", "0"], "'--workers' must be at least 1"),
+        (["figure", str(tiny)], "is a table, not a figure"),
+    ):
+        assert main(arguments) == 2
+        assert sentence in capsys.readouterr().err
+    assert (seconds_of("90s"), seconds_of("30m"), seconds_of("1.5h")) == (90, 1800, 5400)
+
+
+def test_every_specification_is_sound(capsys):
+    assert main(["list"]) == 0
+    assert "27 cells measured" in capsys.readouterr().out
+    for name in bench.spec_names():
+        spec = bench.read_spec(name)
+        names = [(cell.spec, cell.name) for cell in spec.cells()]
+        assert len(set(names)) == len(names)
+        for cell in spec.within(60.0):
+            assert cell.simulations <= cell.n
+            assert ("network" in cell.changed) == (spec.name == "shallow_water-paper")
+            if "rule" in cell.method:
+                assert callable(paper.rule_of(cell.method["rule"]))
+            if cell.family == "paper" and not spec.parts:
+                assert rendering.published(spec), name
+    rule = paper.rule_of(bench.read_spec("shallow_water-paper").content["methods"][2]["rule"])
+    assert rule == Patched(EnergyScore(), size=20, step=10, weight="paper energy")
+
+
+def row(**changed):
+    one = {**dict.fromkeys(bench.FIELDS, ""), "spec": "slcp-paper", "method": "Energy", "m": "20", "n": "1000"}
+    one |= {"seed": "0", "metric": "c2st", "value": "0.9", "reduced": "False", "seconds": "10", "cell": "c"}
+    return {**one, **changed}
+
+
+def write(folder, rows):
+    with (folder / "bench.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, bench.FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_tables_stand_beside_the_published_figures_in_three_formats(tmp_path):
+    write(
+        tmp_path,
+        [row(), row(seed="1", value="0.92"), row(cell="d", m="3", value="0.985", reduced="True", note="few steps")],
+    )
+    text = rendering.write_tables(bench.read_spec("slcp-paper"), tmp_path)
+    line = next(line for line in text.splitlines() if line.startswith("| 1,000 |"))
+    assert ".910 ± .014 / .99 (-.080) ▲" in line
+    assert ".985† / .99 (-.005) |" in line
+    assert "— / .97" in line  # the GAN is not measured
+    assert text.splitlines()[-1] == "- † d: few steps."
+    tex, page = ((tmp_path / "tables" / f"slcp-paper.{kind}").read_text() for kind in ("tex", "html"))
+    assert r".910 $\pm$ .014 / .99 (-.080) $\uparrow$" in tex
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 6
+    assert '<td class="better">.910 ± .014 / .99 (-.080)</td>' in page
+    assert page.count("<tr>") == 6 * 4
+
+
+def test_a_whole_measurement_is_preferred_to_a_reduced_one(tmp_path):
+    rows = [row(value="0.7", reduced="True", seconds="99"), row(value="0.9"), row(value="0.6", reduced="True")]
+    cell = next(cell for cell in bench.read_spec("slcp-paper").cells() if cell.m == 20)
+    found = rendering.entry(cell, "c2st", rows, {})
+    assert found.values == (0.9,)
+    assert not found.reduced
+    assert rendering.Entry("r2", (0.5,), 0.3).verdict == "better"
+    assert rendering.Entry("c2st", (0.5,), 0.51).verdict == ""
+    assert rendering.Entry("nrmse", (0.2,), 0.1).verdict == "worse"
+
+
+def test_a_table_of_one_number_has_a_row_for_each_method(tmp_path):
+    (grid,) = rendering.grids(bench.read_spec("shallow_water-paper"), tmp_path)
+    assert [name for name, _ in grid.rows][:3] == ["GAN", "Energy", "Energy 20/10"]
+    assert dict(grid.rows)["Energy 20/10"][0].text == "— / .0501"
+
+
+def test_figures_show_measured_and_published(tmp_path):
+    write(tmp_path, [row(), row(n="10000", value="0.8"), row(n="100000", value="0.7")])
+    spec = bench.read_spec("figure-c2st-paper")
+    curves = figures.lines(spec.parts[0], "c2st", tmp_path)
+    assert [e.values for _, e in curves["Energy", 20]] == [(0.9,), (0.8,), (0.7,)]
+    assert [e.published for _, e in curves["GAN", 1]] == [0.97, 0.94, 0.92]
+    assert figures.draw(spec, tmp_path).stat().st_size > 10_000
+
+
+def test_published_figures():
+    rows = bench.read_rows(bench.HERE / "published.csv")
+    found = {
+        (r["family"], r["task"], r["method"], int(r["m"]), int(r["n"]), r["metric"]): float(r["value"]) for r in rows
+    }
+    assert len(found) == len(rows) == 470  # every row parses, none is there twice
+    for r in rows:
+        assert r["table"]
+        assert r["source"]
+        assert r["task"] in tasks.names()
+        assert r["metric"] in bench.METRICS
+        assert not r["sd"] or float(r["sd"]) > 0
+    for key, value in {
+        ("2022", "slcp", "GAN", 1, 1000, "c2st"): 0.97,
+        ("2022", "slcp", "Energy", 20, 100_000, "c2st"): 0.95,
+        ("2022", "slcp", "Kernel", 3, 1000, "c2st"): 1.0,
+        ("2022", "slcp", "Kernel", 20, 10_000, "calibration_error"): 0.16,
+        ("2022", "slcp", "Energy", 20, 1000, "r2"): 0.18,
+        ("2022", "slcp", "Kernel", 3, 100_000, "stop_step"): 1600,
+        ("2022", "slcp", "GAN", 1, 100_000, "runtime"): 30963,
+        ("2022", "two_moons", "Energy", 20, 10_000, "c2st"): 0.74,
+        ("2022", "two_moons", "Kernel", 20, 1000, "c2st"): 0.96,
+        ("2022", "two_moons", "Energy", 20, 100_000, "runtime"): 10805,
+        ("2022", "shallow_water", "Energy 20/10", 10, 100_000, "nrmse"): 0.0501,
+        ("2022", "shallow_water", "Kernel", 10, 100_000, "calibration_error"): 0.1146,
+        ("2022", "camera", "Kernel 14/7", 10, 800_000, "r2"): -144.6,
+        ("2024", "gaussian_linear", "Energy", 20, 100_000, "crps"): 0.268,
+        ("2024", "bernoulli_glm", "Kernel", 20, 1000, "c2st"): 0.99,
+    }.items():
+        assert found[key] == value, key
+
+
+def test_batches_of_the_paper_do_not_know_of_each_other():
+    source = paper.Batches(
+        np.arange(40.0)[:, None], np.zeros((40, 1)), np.arange(30), 20, paper.Standardize((1,)), paper.Standardize((1,))
+    )
+    batches = paper.FreshBatches(source)
+    first, second = (set(batches[i].theta.flatten().tolist()) for i in (0, 1))
+    assert len(first) == len(second) == 20  # without replacement within a batch
+    assert first & second  # but not between batches
+    assert max(first | second) < 30
+
+
+def test_draws_outside_the_prior_are_drawn_again(tiny):
+    cell, task = bench.read_spec(str(tiny)).cells()[0], tasks.get("two_moons")
+    pairs = cells.simulated(cell, task, tiny.parent, False)
+    options = tomllib.loads(TINY)["training"] | {"max_steps": 1}
+    posterior = paper.fit(
+        pairs.theta, pairs.x, method=dict(cell.method), m=3, seed=0, training=options, reduced=False, folder=None,
+        progress=False,
+    )  # fmt: skip
+    posterior.theta_units.scale.fill_(10.0)  # most draws now lie outside
+    samples, inside = cells.drawn(cell, task, posterior, pairs.x[:2], 200, 0)
+    assert samples.shape == (200, 2, 2)
+    assert inside.mean() > 0.3
+    assert (np.abs(samples[inside]) <= 1).all()
+    assert (inside == (np.abs(samples) <= 1).all(-1)).all()
+    with pytest.raises(InputError, match="no task"):
+        tasks.get("x")
