@@ -106,7 +106,7 @@ def chosen(count: int) -> np.ndarray:
 
 def blocked(theta: np.ndarray) -> np.ndarray:
     """Whether land stops the wave."""
-    return (theta[:, 1:-1] <= shallow_water.WET).any(1)
+    return np.any(theta[:, 1:-1] <= shallow_water.WET, axis=1)
 
 
 def reference(i: int) -> np.ndarray:
@@ -134,9 +134,9 @@ def limit(posterior: ps.Posterior) -> list[str]:
     truth = np.stack([reference(i) for i in known], 1)
     near = np.abs(theta - truth.mean(0)) < 2 * truth.std(0)
     lines = [
-        f"{(~stopped).sum()} test pairs in which the wave passes and {stopped.sum()} in which land stops it, whose true",
-        "posteriors were sampled by chains (`tasks/tomography.py`). Explained: one less the squared error of the mean over",
-        "the prior's variance; expected over all: the two kinds weighted as they occur.",
+        f"{(~stopped).sum()} test pairs in which the wave passes and {stopped.sum()} in which land stops it; their",
+        "true posteriors were sampled by chains (`tasks/tomography.py`). Explained: one less the squared error of the",
+        "mean over the prior's variance; expected over all: the two kinds weighted as they occur.",
         "",
         "| | wave passes | land stops it | expected over all | mean sd, wave passes |",
         "|---|---|---|---|---|",
