@@ -1,7 +1,7 @@
 """The noisy camera: how well sharp images are drawn from blurred ones, and with how much training.
 
     python -m benchmarks.camera --minutes 60       the whole run: results/camera.md and docs/figures/camera.png
-    python -m benchmarks.camera --trials           what was compared, a minute each: results/camera_trials.md
+    python -m benchmarks.camera --trials           what was compared, few steps each: results/camera_trials.md
 
 Letters and digits drawn from fonts, or EMNIST if ``PROPERSBI_EMNIST`` names its folder. Errors are those of the
 posterior mean on fresh images. The calibration error is the median over levels of |coverage - level|, where the truth
@@ -64,7 +64,7 @@ def pairs(n: int, fresh: int) -> tuple[Any, Any]:
     return train, ps.simulate(task.test_prior, task.simulate, fresh, seed=SEED + 1, group="test")
 
 
-def fitted(train: Any, seconds: float, **options: Any) -> ps.Posterior:
+def fitted(train: Any, seconds: float | None, **options: Any) -> ps.Posterior:
     return ps.fit(
         train.theta,
         train.x,
@@ -173,7 +173,7 @@ def trials(options: argparse.Namespace) -> None:
         head = [
             "# What was tried on the noisy camera",
             "",
-            f"{options.simulations:,} simulations, {options.seconds:g} s of training each on one thread of a busy",
+            f"{options.simulations:,} simulations, {options.steps} steps of training each on one thread of a busy",
             f"machine, seed {SEED}; 200 fresh images, {DRAWS} draws each. By `python -m benchmarks.camera --trials`.",
             f"Machine: {machine()}. Date: {date.today().isoformat()}.",
             "",
@@ -182,7 +182,7 @@ def trials(options: argparse.Namespace) -> None:
         ]
         path.write_text("\n".join(head) + "\n")
     for name in names:
-        posterior = fitted(train, options.seconds, **TRIALS[name])
+        posterior = fitted(train, None, max_steps=options.steps, **TRIALS[name])
         line = row(name, posterior, measure(posterior, test))
         print(line, flush=True)
         with path.open("a") as file:
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--finest", type=float, default=1e-6, help="weakest ridge of the regression")
     parser.add_argument("--folder", type=Path, help="where to keep the run, to continue it")
     parser.add_argument("--trials", action="store_true", help="compare settings instead")
-    parser.add_argument("--seconds", type=float, default=60.0, help="of training of each trial")
+    parser.add_argument("--steps", type=int, default=150, help="of training of each trial")
     parser.add_argument("--only", nargs="+", choices=list(TRIALS), help="these trials")
     options = parser.parse_args()
     trials(options) if options.trials else whole_run(options)
