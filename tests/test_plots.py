@@ -173,6 +173,8 @@ def test_waves_show_each_row_over_the_truth():
     assert len(figure.axes) == 8
     assert len(figure.axes[0].lines) == 6
     np.testing.assert_array_equal(figure.axes[7].lines[-1].get_ydata(), wave[8])
+    unknown = plots.waves((None, wave), {"posterior": rows["posterior"]}, times=(2, 8))
+    assert len(unknown.axes[0].lines) == 5
     with pytest.raises(InputError, match=r"got \(12,\) and \(9, 11\)"):
         plots.waves((field, wave[:, 1:]), rows)
 

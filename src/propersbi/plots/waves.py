@@ -34,11 +34,11 @@ def waves(
         >>> len(figure.axes)
         4
     """
-    field, wave = (np.asarray(part, dtype=float) for part in truth)
-    if field.ndim != 1 or wave.ndim != 2 or wave.shape[1] != len(field) or max(times) >= len(wave):
-        raise InputError(
-            f"A field (points,) and a wave (times, points) are needed, got {field.shape} and {wave.shape}."
-        )
+    wave = np.asarray(truth[1], dtype=float)
+    field = None if truth[0] is None else np.asarray(truth[0], dtype=float)
+    if wave.ndim != 2 or (field is not None and field.shape != wave.shape[1:]) or max(times) >= len(wave):
+        known = None if field is None else field.shape
+        raise InputError(f"A field (points,) and a wave (times, points) are needed, got {known} and {wave.shape}.")
     width, height = PAGE, 1.75 * len(rows) + 0.2
     figure = Figure(figsize=(width, height), layout="constrained")
     grid = figure.subplots(len(rows), 2 + len(times), squeeze=False, sharex=True)
