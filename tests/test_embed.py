@@ -82,10 +82,10 @@ def test_fields_are_learnt_from_grids_and_come_back_from_disk(tmp_path, network)
         "embedding": {"network": partial(MLPGenerator, width=32, depth=0), "embedding": embedding, "steps": 1},
         "chain": {"network": partial(MLPGenerator, width=32, depth=0), "embedding": embedding, "steps": 3},
     }[network]
-    posterior = ps.fit(theta, spectrum(seen), m=4, max_steps=250, progress=False, **options)
+    posterior = ps.fit(theta, spectrum(seen), m=4, max_steps=150, progress=False, **options)
     draws = posterior.sample_batched((50,), x=spectrum(seen[:20]), seed=0)
     assert draws.shape == (50, 20, 16)
-    assert (draws.mean(0).numpy() - theta[:20]).std() < 0.5 * theta.std()
+    assert (draws.mean(0).numpy() - theta[:20]).std() < 0.7 * theta.std()
     posterior.save(tmp_path / "posterior")
     again = ps.Posterior.load(tmp_path / "posterior").sample_batched((50,), x=spectrum(seen[:20]), seed=0)
     torch.testing.assert_close(draws, again, atol=1e-5, rtol=1e-4)
