@@ -154,7 +154,10 @@ def test_more_simulations_are_added_and_trained_anew(call):
             ["run", "my_model.py", "-x", "x.npy", "--rounds", "3", "--correction", "truncate"],
             "Did you mean 'truncated'?",
         ),
-        (["run", "my_model.py", "-x", "x.npy", "--rounds", "3", "--correction", "rejection"], "steps = 1, not 8"),
+        (
+            ["run", "my_model.py", "-x", "x.npy", "--rounds", "3", "--correction", "rejection", "--steps", "8"],
+            "steps = 1, not 8",
+        ),
         (["run", "two_moons", "-n", "0", "-q"], "'n' must be a whole number of at least 1, got 0"),
         (["run", "broken.py"], "'broken.py' cannot be run: NameError"),
         (["run", "half.py"], "'half.py' must define 'simulator'"),
