@@ -198,8 +198,8 @@ def _observation(x_o: Any) -> np.ndarray:
 def _sizes(simulations: int, rounds: int) -> list[int]:
     """As equal as possible, the first one the largest.
 
-    >>> _sizes(10, 3)
-    [4, 3, 3]
+    >>> _sizes(100, 3)
+    [34, 33, 33]
     """
     share, more = divmod(simulations, rounds)
     if share < 20:
