@@ -21,6 +21,7 @@ import propersbi as ps
 from benchmarks import paper
 from benchmarks.accuracy import machine, told_apart
 from benchmarks.bench import Cell, locked
+from propersbi.defaults import Defaults
 from propersbi.files import read_json, write_json
 from propersbi.support import support_of
 
@@ -97,10 +98,8 @@ def planned(cell: Cell, task: Any, sims: Any, folder: Path) -> dict[str, Any]:
 
 
 def _default_steps(cell: Cell, task: Any) -> int:
-    from propersbi.inference import default_steps
-
-    numbers = math.prod(task.theta_shape) + math.prod(task.x_shape)
-    return default_steps(round(0.9 * cell.simulations), numbers, 1 if math.prod(task.x_shape) > LARGE else 8)
+    default = Defaults(task.theta_shape, task.x_shape)
+    return default.max_steps(round(0.9 * cell.simulations), default.steps())
 
 
 def _seconds_per_step(cell: Cell, task: Any, sims: Any) -> float:

@@ -5,9 +5,8 @@
 
 Runs the cells that are not yet in ``benchmarks/results/sequential.csv``, one at a time, and writes ``sequential.md``
 beside it. Simulations and training are kept in ``benchmarks/runs``: a cell that was cut off continues. 10 000 draws
-against 10 000 of the exact posterior, so a C2ST is good to about .005. Sequential posteriors are trained for 1 500
-steps in the last of four rounds and 450 in those before, with corrected latent variables (in one pass, and slow) for
-600 and 180; the amortised one for as long as ``ps.fit`` does by itself.
+against 10 000 of the exact posterior, so a C2ST is good to about .005. All are trained by the defaults of
+``ps.fit_sequential`` and ``ps.fit``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, machine
 from propersbi.latent import Metropolis, Rejection
 
-TASK, ROUNDS, STEPS, LATENT_STEPS, DRAWS, SEED = "two_moons", 4, 1500, 600, 10_000, 0
+TASK, ROUNDS, DRAWS, SEED = "two_moons", 4, 10_000, 0
 METHODS: dict[str, Any] = {
     "amortised": None,
     "truncated": ps.Truncated(),
@@ -48,11 +47,15 @@ def train(method: str, simulations: int, observation: int) -> ps.Posterior:
         sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED, progress=False)
         posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=SEED, folder=RUNS / name)
         return posterior.set_default_x(x_o)
-    most = LATENT_STEPS if method.startswith("latent") else STEPS
-    options: dict[str, Any] = {"rounds": ROUNDS, "max_steps": most, "seed": SEED}
-    folder = RUNS / f"{name}-{observation}"
     return ps.fit_sequential(
-        task.prior, task.simulate, x_o, simulations=simulations, correction=correction, folder=folder, **options
+        task.prior,
+        task.simulate,
+        x_o,
+        simulations=simulations,
+        rounds=ROUNDS,
+        correction=correction,
+        seed=SEED,
+        folder=RUNS / f"{name}-{observation}",
     )
 
 
@@ -92,10 +95,8 @@ def table(rows: list[dict[str, str]]) -> str:
         "# Sequential inference",
         "",
         f"C2ST on Two Moons, {ROUNDS} rounds, seed {SEED}, {DRAWS:,} against {DRAWS:,} draws (good to about ±.005): .5",
-        f"is perfect. Sequential posteriors were trained for {STEPS:,} steps at most in the last round and three",
-        "tenths of that in those before, one posterior for each observation; those with corrected latent variables,",
-        f"which draw in one pass and cost more per step, for {LATENT_STEPS}; the amortised one by the defaults of",
-        "`ps.fit`, one for all observations. Both cores were shared with other work, so times are too long.",
+        "is perfect. All by the defaults: sequential posteriors one for each observation, those with corrected latent",
+        "variables in one pass; the amortised one for all observations. Other work ran beside, so times are rough.",
         "Published: SNPE (Lueckmann et al. 2021), mean of ten observations, "
         + ", ".join(f"{value:.3f} at {n:,} simulations" for n, value in PUBLISHED.items())
         + ". Written by `python -m benchmarks.sequential`.",

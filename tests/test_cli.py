@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -257,7 +258,8 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     (tmp_path / "slow.py").write_text(
         MODEL.replace("return theta +", "import time; time.sleep(0.2)\n    return theta +")
     )
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells tell background jobs to ignore it
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
     while not list((tmp_path / "r").rglob("*.safetensors")) and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

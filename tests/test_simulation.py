@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -452,7 +453,8 @@ def start(tmp_path, pause, workers=1, script=SCRIPT):
     file.write_text(textwrap.dedent(script).replace("PAUSE", str(pause)))
     # its own group, so that a signal to it and its workers does not reach the tests
     command = [sys.executable, str(file), str(tmp_path / "sims"), str(workers)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells tell background jobs to ignore it
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heard)
 
 
 def wait_for_shards(process, path, count):

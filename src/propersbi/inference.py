@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from propersbi.config import encode
 from propersbi.data import Batches, as_tensor, checked_pairs, split
+from propersbi.defaults import STEPS, Defaults
 from propersbi.files import write_json
-from propersbi.networks import Flow, Generator, GridEmbedding, MLPGenerator, UNetGenerator, is_grid, is_image_problem
-from propersbi.objectives import MaximumLikelihood, ScoreMinimization
+from propersbi.networks import Generator
+from propersbi.objectives import ScoreMinimization
 from propersbi.posterior import Posterior, checked_names
 from propersbi.randomness import seeded
 from propersbi.refinement import ReverseMarkov
@@ -27,12 +28,7 @@ from propersbi.support import Box, Standardize, support_of
 from propersbi.training import History, TrainConfig, train
 from propersbi.types import InputError, Objective, ScoringRule
 
-__all__ = ["default_steps", "fit"]
-
-STEPS = 8
-MANY = 9000  # simulations from which on the number of training steps grows faster
-FEATURES = 1000  # numbers in x up to which a linear regression on them comes first
-LOOK = 10_000_000  # numbers of x that units and bandwidths are found on, at most
+__all__ = ["fit"]
 
 
 def fit(
@@ -109,29 +105,27 @@ def fit(
         raise InputError("Give 'm' to the objective itself.")
     theta, x = checked_pairs(theta, x)
     weight = None if weight is None else _weights(weight, len(theta))
-    images = embedding is None and is_image_problem(theta.shape[1:], x.shape[1:])
-    large = images or math.prod(x.shape[1:]) > FEATURES
+    default = Defaults(theta.shape[1:], x.shape[1:], embedded=embedding is not None)
     if steps is None:
-        steps = _steps(network, large, objective)
+        steps = default.steps(network, objective)
     names = checked_names(parameter_names, theta.shape[1:])
-    rows, held_out = split(len(theta), validation_fraction, most=500 if large else 5000, seed=seed)
-    most = min(len(rows), max(100, LOOK // math.prod(x.shape[1:])))
-    few = np.sort(np.random.default_rng([seed, 1]).choice(rows, most, replace=False))
+    rows, held_out = split(len(theta), validation_fraction, most=default.held_out(), seed=seed)
+    few = np.sort(np.random.default_rng([seed, 1]).choice(rows, default.looked_at(len(rows)), replace=False))
     theta_units = Standardize(theta.shape[1:]).fit(as_tensor(theta[few]))
     with seeded(seed):
         seen = as_tensor(x[few]) if noise is None else noise(as_tensor(x[few]).float())
-    x_units = Standardize(x.shape[1:], tail=_tail(x.shape)).fit(seen)
+    x_units = Standardize(x.shape[1:], tail=default.tail()).fit(seen)
     box = _box(support if support is not None else prior, theta_units, theta[few])
     with seeded(seed):
-        build: Any = network or _default_network(images, objective)
-        if network is None and embedding is None and large and not images and is_grid(x.shape[1:]):
-            embedding = GridEmbedding(x.shape[1:])
+        if network is None and embedding is None:
+            embedding = default.embedding()
+        build: Any = network or default.network(objective)
         sampler = _network(build, theta.shape[1:], x.shape[1:], embedding, steps)
     known = theta_units(as_tensor(theta[few]))
     inner = getattr(sampler, "generator", sampler)
     if hasattr(inner, "prepare") and not isinstance(network, nn.Module):
         inner.prepare(known, x_units(seen))
-    if steps != 1 and not isinstance(network, nn.Module) and _regressable(theta.shape, x.shape, most):
+    if steps != 1 and not isinstance(network, nn.Module) and default.regressable(len(few)):
         sampler = Residual(sampler).fit(known, x_units(seen))
     dim = math.prod(theta_units.shape)
     ends = [torch.as_tensor(end).expand(dim).reshape(theta_units.shape) for end in box.ends()]
@@ -141,16 +135,16 @@ def fit(
         sampler.clamp(*(theta_units(end).flatten() for end in ends))
     with seeded(seed + 1):
         trained = sampler if through is None else through(sampler, lambda units: box(theta_units.inverse(units)))
-        aim = _objective(objective, trained, resolved(rule or EnergyScore(beta=0.5), known), m, steps, images)
-    size = min(batch_size or _batch_size(len(rows), large), len(rows))
+        draws = default.draws(steps) if m is None else m
+        aim = _objective(objective, trained, resolved(rule or EnergyScore(beta=0.5), known), draws)
+    size = min(batch_size or default.batch_size(len(rows)), len(rows))
     batches = Batches(theta, x, rows, size, theta_units, x_units, seed, weight, noise)
-    numbers = math.prod(theta.shape[1:]) + math.prod(x.shape[1:])
     config = TrainConfig(
-        max_steps=max_steps or default_steps(len(rows), numbers, steps),
+        max_steps=max_steps or default.max_steps(len(rows), steps),
         time_limit=time_limit,
         seed=seed,
         device=device,
-        **{**({"validate_every": 50} if large else {}), **getattr(aim, "training", {}), **training},
+        **{**default.training(), **getattr(aim, "training", {}), **training},
     )
     folder = None if folder is None else Path(folder)
     checkpoint = None if folder is None else folder / "checkpoint.ckpt"
@@ -175,19 +169,6 @@ def fit(
     return posterior
 
 
-def _steps(network: Any, large: bool, objective: Any) -> int:
-    """Several, unless another objective wants one pass or there is so much data that a chain would be slow."""
-    if isinstance(network, ReverseMarkov):
-        return network.steps
-    return 1 if objective is not None or large else STEPS
-
-
-def _default_network(images: bool, objective: Any) -> Any:
-    if objective is MaximumLikelihood:
-        return Flow
-    return UNetGenerator if images else MLPGenerator
-
-
 def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], embedding: Any, steps: int) -> Any:
     if isinstance(network, nn.Module):
         if embedding is not None:
@@ -209,9 +190,9 @@ def _network(network: Any, theta_shape: Sequence[int], x_shape: Sequence[int], e
         raise InputError(f"The network cannot be built with {options}: {error}.{hint}") from error
 
 
-def _objective(make: Any, sampler: Any, rule: ScoringRule, m: int | None, steps: int, images: bool) -> Objective:
+def _objective(make: Any, sampler: Any, rule: ScoringRule, m: int) -> Objective:
     if make is None:
-        return ScoreMinimization(sampler, rule, (5 if images else 10 if steps == 1 else 20) if m is None else m)
+        return ScoreMinimization(sampler, rule, m)
     made = make(sampler)
     if not isinstance(made, Objective):
         raise InputError(f"'objective' must make an objective from a sampler, got {type(made).__name__}.")
@@ -243,29 +224,6 @@ def _box(support: Any, theta_units: Standardize, theta: Any) -> Box:
         example = given[outside][0].flatten().tolist()
         raise InputError(f"Training parameters lie outside the support {box}, for example {example}.")
     return box.with_atoms(given)
-
-
-def _regressable(theta_shape: Sequence[int], x_shape: Sequence[int], n: int) -> bool:
-    """Whether vectors are so small, and their number so large, that a linear regression is quick and says something."""
-    return len(theta_shape) == 2 and max(theta_shape[1], math.prod(x_shape[1:])) <= min(FEATURES, n // 2)
-
-
-def _tail(x_shape: Sequence[int]) -> float:
-    """Scales from which on data are compressed: wild numbers only, on grids, whose sums and transforms mean something.
-
-    A single number of a vector has no such neighbours to be added to.
-    """
-    return 5.0 if len(x_shape) == 2 else 100.0
-
-
-def _batch_size(n: int, large: bool) -> int:
-    return 64 if large else 128 if n < 3000 else 256
-
-
-def default_steps(n: int, numbers: int, steps: int) -> int:
-    """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
-    growth = 0.25 if n < MANY else min(max(numbers / 18, 0.4), 0.75)
-    return round((2500 if steps == 1 else 4000) * (n / MANY) ** growth)
 
 
 def _check_options(training: dict[str, Any]) -> None:

@@ -27,8 +27,9 @@ import numpy as np
 from torch import nn
 
 from propersbi.corrections import CorrectedLatent, Correction, Lesson, Past, Truncated
+from propersbi.defaults import Defaults
 from propersbi.files import read_json, write_json
-from propersbi.inference import default_steps, fit
+from propersbi.inference import fit
 from propersbi.metrics import energy_distance
 from propersbi.posterior import Posterior
 from propersbi.simulation import Simulations, simulate
@@ -130,9 +131,9 @@ def _options(
     """How a round is trained: on networks of its own, since those of earlier rounds still propose."""
     own = {key: deepcopy(value) if isinstance(value, nn.Module) else value for key, value in training.items()}
     rows = sum(past.sizes) if lesson.rows is None else int(lesson.rows.sum())
-    numbers = int(past.theta[0][0].size + past.x[0][0].size)
-    passes = training.get("steps") or (8 if training.get("objective") is None else 1)
-    most = max_steps or default_steps(rows, numbers, passes)
+    default = Defaults(past.theta[0].shape[1:], past.x[0].shape[1:], embedded=training.get("embedding") is not None)
+    passes = training.get("steps") or default.steps(training.get("network"), training.get("objective"))
+    most = max_steps or default.max_steps(rows, passes)
     steps = most if last else max(1, round(EARLY * most))
     return {"prior": past.prior, **own, "seed": past.seed, "folder": past.folder, "max_steps": steps}
 

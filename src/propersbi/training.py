@@ -11,9 +11,8 @@ import dataclasses
 import hashlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,119 +21,19 @@ import torch
 from torch import Tensor, nn
 
 from propersbi.config import encode
+from propersbi.course import History, TrainConfig
 from propersbi.files import write_with
+from propersbi.memory import keep_freed_memory
 from propersbi.progress import progress_bar
 from propersbi.randomness import seeded
 from propersbi.types import Batch, InputError, Objective, Phase
+from propersbi.weights import load, mix, swapped, tensors
 
 __all__ = ["History", "TrainConfig", "train"]
 
 
-@dataclass(frozen=True)
-class TrainConfig:
-    """How to train.
-
-    Arguments:
-        max_steps: Gradient steps (rounds of all phases) at most; the learning rate reaches zero there.
-        learning_rate: Its peak, after ``warmup`` steps; then it falls along a cosine.
-        warmup: Steps of linear rise.
-        decay: Whether it falls at all.
-        weight_decay: Decoupled decay of the weights (AdamW).
-        betas: Adam's momentum and variance memory.
-        clip: Gradients longer than this are shortened to it; ``None`` leaves them.
-        average: Memory of the running average of the weights; 0 turns averaging off.
-        validate_every: Steps between two looks at the held-out score.
-        patience: Stop after this many looks without a new best, or after five if the score has become far worse;
-            ``None`` never stops early.
-        first_rise: The paper's rule in place of patience: from this step on, stop at the first look that is worse than
-            the one before it. The last weights are kept, not the best, and every look has noise of its own.
-        time_limit: Seconds of training at most, over all resumptions.
-        checkpoint_every: Seconds between two checkpoints.
-        seed: Of all noise in training.
-        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
-        devices: How many of them; each takes its share of every batch.
-        threads: Threads of torch on the CPU; small networks are fastest on one.
-        precision: Of the arithmetic, as Lightning Fabric names it.
-    """
-
-    max_steps: int = 4000
-    learning_rate: float = 2e-3
-    warmup: int = 100
-    decay: bool = True
-    weight_decay: float = 0.0
-    betas: tuple[float, float] = (0.9, 0.99)
-    clip: float | None = 1.0
-    average: float = 0.999
-    validate_every: int = 100
-    patience: int | None = 20
-    first_rise: int | None = None
-    time_limit: float | None = None
-    checkpoint_every: float = 20.0
-    seed: int = 0
-    device: str = "auto"
-    devices: int = 1
-    threads: int = 1
-    precision: str = "32-true"
-
-    def __post_init__(self) -> None:
-        for name in ("max_steps", "validate_every", "devices", "threads", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"'{name}' must be positive, got {getattr(self, name)}.")
-        if not 0 <= self.average < 1:
-            raise InputError(f"'average' must lie in [0, 1), got {self.average}.")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise InputError(f"'time_limit' must be positive seconds, got {self.time_limit}.")
-
-    def rate(self, step: int, seconds: float = 0.0) -> float:
-        """The learning rate of a step: linear rise, then a cosine that reaches zero when steps or time run out."""
-        rise = min(1.0, (step + 1) / max(1, self.warmup))
-        if not self.decay:
-            return self.learning_rate * rise
-        used = max(step / self.max_steps, seconds / self.time_limit if self.time_limit else 0.0)
-        return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * min(1.0, used)))
-
-
-@dataclass
-class History:
-    """What happened in training, as data."""
-
-    train: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "loss": []})
-    validation: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "score": []})
-    learning_rate: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "value": []})
-    best_step: int = 0
-    best_score: float | None = None
-    seconds: float = 0.0
-    steps: int = 0
-    stopped: str = ""
-    trouble: str = ""
-    overfits: bool = False
-
-    def record(self, step: int, loss: float, rate: float, score: float) -> None:
-        """Note a look at the held-out score."""
-        for curve, key, value in (
-            (self.train, "loss", loss),
-            (self.learning_rate, "value", rate),
-            (self.validation, "score", score),
-        ):
-            curve["step"].append(step)
-            curve[key].append(value)
-
-    def rose(self, start: int) -> bool:
-        """Whether the last look, at step ``start`` or later, is worse than the one before it."""
-        steps, scores = self.validation["step"], self.validation["score"]
-        return len(scores) > 1 and steps[-1] >= start and scores[-1] > scores[-2]
-
-    def last_line(self) -> str:
-        """The latest loss and held-out score, and the score of the weights that are kept."""
-        if self.best_score is None:
-            return ""
-        return (
-            f"loss {self.train['loss'][-1]:.4g}, score {self.validation['score'][-1]:.4g}, kept {self.best_score:.4g}"
-        )
-
-
-ROWS = 5000  # scored in one look, but no more than are worth
-NUMBERS = 100_000  # numbers of theta
+ROWS = 5000  # scored in one look, or fewer where these are as many numbers of theta:
+NUMBERS = 100_000
 
 # These say how far or where to train, not what: a checkpoint may be continued with others.
 FREE = {"max_steps", "time_limit", "patience", "checkpoint_every", "device", "devices", "threads"}
@@ -159,6 +58,7 @@ def train(
         checkpoint: A file to continue from, if it is there, and to write to.
         progress: Whether to show a bar with loss, score and time left on stderr.
     """
+    keep_freed_memory()
     fabric = _fabric(config)
     with _threads(config.threads), seeded(config.seed):
         run = _Run(objective, config, fabric, {"data": _digest(held_out), "batch_size": len(batches[0])})
@@ -172,8 +72,8 @@ class _Run:
     def __init__(self, objective: Objective, config: TrainConfig, fabric: Any, data: dict[str, Any]) -> None:
         self.objective, self.config, self.fabric, self.data = objective, config, fabric, data
         self.networks = {name: network.to(fabric.device) for name, network in objective.networks.items()}
-        self.averages = {name: _tensors(network) for name, network in self.networks.items()}
-        self.best = {name: _tensors(network) for name, network in self.networks.items()}
+        self.averages = {name: tensors(network) for name, network in self.networks.items()}
+        self.best = {name: tensors(network) for name, network in self.networks.items()}
         self.optimizers = {name: self._optimizer(network) for name, network in self.networks.items()}
         self.history = History()
         self.batch = 0  # batches used so far
@@ -213,7 +113,7 @@ class _Run:
         finally:
             bar.close()
         for name, network in self.networks.items():
-            _load(network, self.best[name])
+            load(network, self.best[name])
             network.eval()
         return history
 
@@ -236,7 +136,7 @@ class _Run:
                 self.batch += 1
         memory = min(self.config.average, (1 + step) / (10 + step))  # young averages must forget their start
         for name, network in self.networks.items():
-            _mix(self.averages[name], network, 1 - memory)
+            mix(self.averages[name], network, 1 - memory)
         return loss
 
     def descend(self, phase: Phase, batch: Batch, step: int) -> float:
@@ -266,7 +166,7 @@ class _Run:
         """Score the averaged weights on the held-out pairs, always with the same noise, and keep the best."""
         latest = self.config.first_rise is not None  # the paper's rule: other noise at every look, the latest are kept
         noise = _place(self.config.seed, self.history.steps) if latest else self.config.seed
-        with _swapped(self.networks, self.averages), torch.inference_mode(), seeded(noise):
+        with swapped(self.networks, self.averages), torch.inference_mode(), seeded(noise):
             for network in self.networks.values():
                 network.eval()
             # Few held-out pairs are scored again with other noise: what is left is the luck of the pairs, not of draws.
@@ -292,7 +192,7 @@ class _Run:
         self.history.overfits = waited >= 5 * self.config.validate_every and _worse(pairs, self.lowest, errors=10)
         if latest or not _worse(pairs, self.lowest):
             self.history.best_step, self.history.best_score = self.history.steps, score
-            self.best = {name: [t.clone() for t in tensors] for name, tensors in self.averages.items()}
+            self.best = {name: [t.clone() for t in average] for name, average in self.averages.items()}
 
     def finished(self) -> bool:
         history, config = self.history, self.config
@@ -314,7 +214,7 @@ class _Run:
     def fingerprint(self) -> dict[str, Any]:
         """What must be the same for a checkpoint to be continued."""
         fixed = {key: value for key, value in dataclasses.asdict(self.config).items() if key not in FREE}
-        sizes = {name: sum(t.numel() for t in _tensors(net)) for name, net in self.networks.items()}
+        sizes = {name: sum(t.numel() for t in tensors(net)) for name, net in self.networks.items()}
         chosen = {name: encode(getattr(self.objective, name, None)) for name in ("rule", "m", "game")}
         return {**fixed, "betas": list(self.config.betas), "weights": sizes, **chosen, **self.data}
 
@@ -323,7 +223,7 @@ class _Run:
             return
         state = {
             "fingerprint": self.fingerprint(),
-            "networks": {name: _tensors(network) for name, network in self.networks.items()},
+            "networks": {name: tensors(network) for name, network in self.networks.items()},
             "averages": self.averages,
             "best": self.best,
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
@@ -344,7 +244,7 @@ class _Run:
             if before != value:
                 raise InputError(f"'{path}' was trained with {key} = {before}, not {value}: remove it to start anew.")
         for name, network in self.networks.items():
-            _load(network, state["networks"][name])
+            load(network, state["networks"][name])
             self.optimizers[name].load_state_dict(state["optimizers"][name])
         self.averages, self.best = state["averages"], state["best"]
         self.batch, self.lowest = state["batch"], state["lowest"]
@@ -372,38 +272,6 @@ def _read_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
     except Exception as error:
         reason = str(error).split("\n")[0]
         raise InputError(f"The checkpoint '{path}' cannot be read ({reason}): remove it to start anew.") from None
-
-
-def _tensors(network: nn.Module) -> list[Tensor]:
-    """Weights and buffers, copied."""
-    return [tensor.detach().clone() for tensor in network.state_dict().values()]
-
-
-def _load(network: nn.Module, tensors: list[Tensor]) -> None:
-    network.load_state_dict(dict(zip(network.state_dict(), tensors, strict=True)))
-
-
-def _mix(averages: list[Tensor], network: nn.Module, share: float) -> None:
-    """Move the averages a share of the way to the network; counters and other whole numbers are just taken over."""
-    pairs = list(zip(averages, network.state_dict().values(), strict=True))
-    moving = [(a, b) for a, b in pairs if a.is_floating_point()]
-    torch._foreach_lerp_([a for a, _ in moving], [b.detach() for _, b in moving], share)
-    for average, tensor in pairs:
-        if not average.is_floating_point():
-            average.copy_(tensor)
-
-
-@contextmanager
-def _swapped(networks: Mapping[str, nn.Module], others: Mapping[str, list[Tensor]]) -> Iterator[None]:
-    """Give the networks other weights for a while."""
-    own = {name: _tensors(network) for name, network in networks.items()}
-    for name, network in networks.items():
-        _load(network, others[name])
-    try:
-        yield
-    finally:
-        for name, network in networks.items():
-            _load(network, own[name])
 
 
 def _worse(pairs: Tensor, lowest: Tensor, errors: float = 1.0) -> bool:
