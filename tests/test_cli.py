@@ -317,3 +317,25 @@ def test_a_task_says_how_it_is_run_unless_told_otherwise(tmp_path):
     page = run.report().read_text()
     assert "Test pairs and their posteriors" in page
     assert "could not be drawn" not in page
+
+
+def test_noise_of_a_task_is_drawn_anew_in_training(tmp_path):
+    from propersbi.models import load_model
+    from propersbi.runs import Run
+    from propersbi.store import Store
+
+    model, seen = load_model("two_moons"), []
+    quick = {"simulations": 60, "test": 30, "training": {"max_steps": 2, "batch_size": 8}}
+
+    def noise(x):
+        seen.append(len(x))
+        return x + 100.0
+
+    model = replace(model, quick=quick, parts=(lambda theta: 0 * theta, noise))
+    run = Run.create(tmp_path / "r", model, "test")
+    assert not run.simulate(model, progress=False).x[:].any()
+    posterior = run.train(model, progress=False)
+    assert seen.count(8) >= 2  # a batch for every step
+    assert posterior.x_units.center.tolist() == [100.0, 100.0]
+    _, fresh = Store.open(tmp_path / "r" / "simulations").rows("test")
+    assert fresh[:].any()

@@ -94,6 +94,13 @@ def test_save_and_load_draw_the_same(saved):
     assert ps.Posterior is Posterior
 
 
+def test_the_default_observation_is_kept(tmp_path):
+    make().set_default_x(np.arange(3.0)).save(tmp_path / "posterior")
+    loaded = Posterior.load(tmp_path / "posterior")
+    assert loaded.default_x.tolist() == [[0.0, 1.0, 2.0]]
+    assert loaded.sample((5,)).shape == (5, 2)
+
+
 def test_saving_again_replaces_the_whole(saved):
     posterior, folder = saved
     (folder / "stray").write_text("old")

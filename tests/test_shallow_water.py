@@ -2,9 +2,20 @@
 
 import numpy as np
 import pytest
+import torch
 
 from propersbi.tasks import tomography
-from propersbi.tasks.shallow_water import NOISE, PRIOR, TASK, heights, observe, simulate, surface
+from propersbi.tasks.shallow_water import (
+    NOISE,
+    PRIOR,
+    TASK,
+    add_noise,
+    heights,
+    observe,
+    simulate,
+    simulate_without_noise,
+    surface,
+)
 from propersbi.types import InputError
 
 
@@ -104,3 +115,12 @@ def test_a_gaussian_law_is_left_as_it_is_by_its_own_moves():
     u = law.renew(law.sample(20_000, rng), rng)
     np.testing.assert_allclose(u.mean(0), law.centre, atol=0.1)
     np.testing.assert_allclose(np.cov(u.T), root @ root.T, atol=0.15)
+
+
+def test_noise_added_by_torch_is_that_of_the_simulator():
+    theta = PRIOR.sample(2, np.random.default_rng(0))
+    silent = simulate_without_noise(theta)
+    for x in (simulate(theta, np.random.default_rng(1)), add_noise(torch.tensor(silent))):
+        noise = np.asarray(x) - silent
+        assert abs(noise.mean()) < 0.005
+        assert abs(noise.std() - NOISE) < 0.005

@@ -39,6 +39,7 @@ class Model:
     truth: Callable[[int], np.ndarray] | None = None
     reference: Callable[..., np.ndarray] | None = None
     test_prior: Any = None
+    parts: tuple[Simulator, Callable[[Any], Any]] | None = None
     view: Callable[[np.ndarray], np.ndarray] | None = None
     quick: Mapping[str, Any] = field(default_factory=dict)
     digest: str | None = None
@@ -71,6 +72,7 @@ def _from_task(name: str) -> Model:
         truth=task.true_parameters,
         reference=task.reference_posterior if task.posterior is not None else None,
         test_prior=task.test_prior,
+        parts=task.parts,
         view=task.view,
         quick=task.quick,
     )

@@ -200,10 +200,15 @@ class Posterior:
         return values
 
     def save(self, folder: str | Path) -> Path:
-        """Write ``config.json`` and ``weights.safetensors``; an older posterior there is replaced as a whole."""
+        """Write ``config.json`` and ``weights.safetensors``; an older posterior there is replaced as a whole.
+
+        The default observation is kept, the prior is not.
+        """
         folder = Path(folder)
         parts = {"sampler": self.sampler, "theta_units": self.theta_units, "x_units": self.x_units}
         tensors = {f"{key}.{name}": t for key, part in parts.items() for name, t in part.state_dict().items()}
+        if self.default_x is not None:
+            tensors["default_x"] = self.default_x
         weights = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
         config = {
             "format": FORMAT,
@@ -249,13 +254,14 @@ class Posterior:
         support = decode(config["support"])
         if not isinstance(support, Box):
             raise InputError(f"'support' in '{folder / 'config.json'}' is not a box.")
-        return cls(
+        posterior = cls(
             **parts,
             support=support,
             parameter_names=config["parameter_names"],
             prior=prior,
             info=config["info"],
         )
+        return posterior.set_default_x(tensors["default_x"]) if "default_x" in tensors else posterior
 
 
 def checked_names(names: Sequence[str] | None, shape: Sequence[int]) -> tuple[str, ...]:

@@ -103,10 +103,11 @@ class Run:
         started = time.monotonic()
         n = int(model.quick.get("simulations", SIMULATIONS)) if n is None else n
         test = int(model.quick.get("test", min(TEST_PAIRS, max(50, n // 10)))) if test is None else test
+        silent = model.simulator if model.parts is None else model.parts[0]
         simulations, fresh = (
             simulate(
                 prior,
-                model.simulator,
+                simulator,
                 size,
                 seed=seed,
                 path=self.folder / "simulations",
@@ -116,7 +117,10 @@ class Run:
                 half=bool(model.quick.get("half", False)),
                 progress=progress,
             )
-            for group, size, prior in (("train", n, model.prior), ("test", test, model.test_prior or model.prior))
+            for group, size, prior, simulator in (
+                ("train", n, model.prior, silent),
+                ("test", test, model.test_prior or model.prior, model.simulator),
+            )
         )
         seconds = self.record.get("simulations", {}).get("seconds", 0.0) + time.monotonic() - started
         counts = {"n": n, "test": test, "invalid": simulations.invalid + fresh.invalid}
@@ -136,6 +140,7 @@ class Run:
                 "support": model.support,
                 "embedding": model.embedding,
                 "parameter_names": model.parameter_names,
+                "noise": None if model.parts is None else model.parts[1],
                 **usual,
             }
         )

@@ -12,6 +12,8 @@ transform of the surface in time and space, with noise.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.fft import fft2, ifft2
 
@@ -97,6 +99,11 @@ def simulate_without_noise(theta: np.ndarray) -> np.ndarray:
     return _add_spectrum(surface(theta), np.zeros((len(theta), 2, HOURS, POINTS), np.float32))
 
 
+def add_noise(x: Any) -> Any:
+    """The noise, drawn by torch: for training on data without it."""
+    return x + NOISE * x.new_empty(x.shape).normal_()
+
+
 def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Data ``(n, 2, 100, 100)`` for depth profiles ``(n, 100)``."""
     return observe(surface(theta), rng)
@@ -180,6 +187,7 @@ TASK = Task(
     x_shape=(2, HOURS, POINTS),
     posterior=reference_posterior,
     pair=_known,
+    parts=(simulate_without_noise, add_noise),
     view=heights,
     quick={
         "half": True,

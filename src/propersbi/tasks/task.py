@@ -37,6 +37,8 @@ class Task:
         posterior: ``(x (*x_shape), n, rng) -> (n, *theta_shape)``, independent draws of the true posterior.
         pair: ``(i) -> (theta, x)``, the true parameters and the data of observation ``i``, where they are not sbibm's.
         test_prior: The prior of fresh test pairs, where the prior is a finite set of examples.
+        parts: Where the last part of the simulator is independent noise: ``theta -> x`` without it, and ``x -> x`` on
+            torch tensors, which adds it. Training draws it anew for every batch.
         view: ``(x (n, *x_shape)) -> (n, *shape)``, what to show of data that people cannot read as they are.
         quick: What ``propersbi run`` does unless told otherwise, as plain data: ``simulations``, ``test``, ``draws``,
             ``reference`` (draws of the true posterior), ``half`` (precision on disk) and, under ``training``, options
@@ -61,6 +63,7 @@ class Task:
     posterior: Callable[[np.ndarray, int, np.random.Generator], np.ndarray] | None = field(default=None, repr=False)
     pair: Callable[[int], tuple[np.ndarray, np.ndarray]] | None = field(default=None, repr=False)
     test_prior: Prior | None = field(default=None, repr=False)
+    parts: tuple[Callable[[np.ndarray], np.ndarray], Callable[[Any], Any]] | None = field(default=None, repr=False)
     view: Callable[[np.ndarray], np.ndarray] | None = field(default=None, repr=False)
     quick: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
