@@ -124,3 +124,13 @@ def test_noise_added_by_torch_is_that_of_the_simulator():
         noise = np.asarray(x) - silent
         assert abs(noise.mean()) < 0.005
         assert abs(noise.std() - NOISE) < 0.005
+
+
+def test_without_a_wave_the_posterior_is_the_prior_of_dry_starts():
+    rng = np.random.default_rng(0)
+    truth = PRIOR.sample(2000, rng)
+    truth = truth[truth[:, 1] < -1][:1]
+    draws = TASK.reference_posterior(simulate(truth, rng)[0], 50, rng)
+    assert draws.shape == (50, 100)
+    assert (draws[:, 1:3].min(1) <= 0).all()
+    assert not np.ptp(surface(draws), axis=1).any()

@@ -13,6 +13,9 @@ scattered as the hours before allow compete to be the next starts.
 **Chains.** They start around the best point, with the covariance of the Gauss-Newton step. Half of the moves renew a
 part of that Gaussian law, half go along the difference of two other chains, which knows the shape of the posterior
 where it is not Gaussian. All chains move at once, so that one call of the solver serves all.
+
+**No wave.** If the place where the wave starts is dry, or the one beside it, nothing moves and nothing but noise is
+seen. The posterior is then the prior of such profiles.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from propersbi.tasks.shallow_water import HOURS, NOISE, PRIOR, heights, surface
+from propersbi.tasks.shallow_water import HOURS, NOISE, PRIOR, WET, heights, surface
 
 __all__ = ["sample_posterior"]
 
@@ -34,6 +37,8 @@ CHAINS, SWEEPS, APART = 100, 120, 10  # moves until a draw is taken, and between
 def sample_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """``n`` draws ``(n, 100)`` of the posterior of one observation ``(2, 100, 100)``."""
     problem = _Problem(x)
+    if problem.silent():
+        return _without_wave(n, rng)
     law = _climb(problem, rng)
     u = law.sample(CHAINS, rng)
     value, draws = problem.log_density(u), []
@@ -62,9 +67,23 @@ class _Problem:
         error = surface(self.depth(u), hours, dtype) - self.seen[: hours + 1]
         return (error - error.mean(1, keepdims=True)) / self.noise
 
+    def silent(self) -> bool:
+        """Whether what was seen is no more than noise; the smallest wave is far above it."""
+        error = (self.seen - self.seen.mean(0)) / self.noise
+        return bool((error**2).mean() < 1 + 6 * np.sqrt(2 / error.size))
+
     def log_density(self, u: np.ndarray) -> np.ndarray:
         """Up to a constant, ``(n,)``."""
         return -0.5 * ((self.misfit(u) ** 2).sum((1, 2)) + (u**2).sum(1))
+
+
+def _without_wave(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Profiles ``(n, 100)`` of the prior in which no wave can start; about one in two hundred."""
+    kept: list[np.ndarray] = []
+    while sum(map(len, kept)) < n:
+        depth = PRIOR.sample(10_000, rng)
+        kept.append(depth[(depth[:, 1:3] <= WET).any(1)])
+    return np.concatenate(kept)[:n]
 
 
 @dataclass(frozen=True)
