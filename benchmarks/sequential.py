@@ -14,7 +14,9 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from datetime import date
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from benchmarks.accuracy import RESULTS, RUNS, machine
 from benchmarks.bench import locked
 from propersbi.latent import Metropolis, Rejection
 
-TASK, ROUNDS, DRAWS, REPEATS, SEED = "two_moons", 4, 10_000, 5, 0
+TASK, ROUNDS, DRAWS, REPEATS = "two_moons", 4, 10_000, 5
 METHODS: dict[str, Any] = {
     "amortised": None,
     "truncated": ps.Truncated(),
@@ -35,49 +37,55 @@ METHODS: dict[str, Any] = {
     "uncorrected": ps.Uncorrected(),
 }
 PUBLISHED = {1000: 0.643, 10_000: 0.554}  # SNPE, mean of ten observations (Lueckmann et al. 2021)
-FIELDS = ["method", "simulations", "observation", "c2st", "sd", "seconds", "steps", "machine", "date"]
+FIELDS = ["simulations", "method", "observation", "seed", "c2st", "sd", "seconds", "steps", "machine", "date"]
 PATH = RESULTS / "sequential.csv"
 
 
-def train(method: str, simulations: int, observation: int) -> ps.Posterior:
-    """The posterior of one cell; whatever of it is in its folder is not done again."""
-    task, correction = ps.tasks.get(TASK), METHODS[method]
-    x_o = task.observation(observation)
-    name = f"sequential-{simulations}-{method.replace(',', '').replace(' ', '-').replace('%', 'percent')}"
-    if correction is None:
-        sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED, progress=False)
-        posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=SEED, folder=RUNS / name)
-        return posterior.set_default_x(x_o)
-    return ps.fit_sequential(
-        task.prior,
-        task.simulate,
-        x_o,
-        simulations=simulations,
-        rounds=ROUNDS,
-        correction=correction,
-        seed=SEED,
-        folder=RUNS / f"{name}-{observation}",
-    )
+@dataclass(frozen=True)
+class Cell:
+    """One posterior for one observation."""
 
+    simulations: int
+    method: str
+    observation: int
+    seed: int
 
-def measure(method: str, simulations: int, observation: int) -> dict[str, str]:
-    """One row of the table."""
-    posterior = train(method, simulations, observation)
-    seconds = sum(part["seconds"] for part in posterior.info.get("rounds", [posterior.info]))
-    scores = [told_apart(posterior, observation, repeat) for repeat in range(REPEATS)]
-    row = {"method": method, "simulations": simulations, "observation": observation}
-    row |= {"c2st": round(np.mean(scores), 4), "sd": round(np.std(scores), 4)}
-    row |= {"seconds": round(seconds), "steps": posterior.info["steps"]}
-    print(row, flush=True)
-    return {name: str(value) for name, value in {**row, "machine": machine(), "date": date.today()}.items()}
+    def train(self) -> ps.Posterior:
+        """The posterior; whatever of it is in its folder is not done again."""
+        task, correction, seed = ps.tasks.get(TASK), METHODS[self.method], self.seed
+        x_o = task.observation(self.observation)
+        name = self.method.replace(",", "").replace(" ", "-").replace("%", "percent")
+        folder = RUNS / f"sequential-{self.simulations}-{name}{f'-seed{seed}' if seed else ''}"
+        if correction is None:
+            sims = ps.simulate(task.prior, task.simulate, self.simulations, seed=seed, progress=False)
+            return ps.fit(sims.theta, sims.x, prior=task.prior, seed=seed, folder=folder).set_default_x(x_o)
+        return ps.fit_sequential(
+            task.prior,
+            task.simulate,
+            x_o,
+            simulations=self.simulations,
+            rounds=ROUNDS,
+            correction=correction,
+            seed=seed,
+            folder=folder.with_name(f"{folder.name}-{self.observation}"),
+        )
+
+    def measure(self) -> dict[str, str]:
+        """A row of the table."""
+        posterior = self.train()
+        seconds = sum(part["seconds"] for part in posterior.info.get("rounds", [posterior.info]))
+        scores = [told_apart(posterior, self.observation, repeat) for repeat in range(REPEATS)]
+        row = {**asdict(self), "c2st": f"{np.mean(scores):.4f}", "sd": f"{np.std(scores):.4f}"}
+        row |= {"seconds": round(seconds), "steps": posterior.info["steps"], "machine": machine(), "date": date.today()}
+        print(row, flush=True)
+        return {name: str(value) for name, value in row.items()}
 
 
 def told_apart(posterior: ps.Posterior, observation: int, repeat: int) -> float:
     """How well a classifier tells draws from exact ones."""
-    task, rng = ps.tasks.get(TASK), np.random.default_rng([SEED, observation, repeat])
+    task, rng = ps.tasks.get(TASK), np.random.default_rng([0, observation, repeat])
     exact = task.reference_posterior(task.observation(observation), DRAWS, rng)
-    draws = posterior.sample((DRAWS,), seed=SEED + repeat, show_progress_bars=False).numpy()
-    return ps.metrics.c2st(draws, exact)
+    return ps.metrics.c2st(posterior.sample((DRAWS,), seed=repeat, show_progress_bars=False).numpy(), exact)
 
 
 def read() -> list[dict[str, str]]:
@@ -89,7 +97,9 @@ def read() -> list[dict[str, str]]:
 
 def write(rows: list[dict[str, str]]) -> None:
     names = list(METHODS)
-    rows = sorted(rows, key=lambda r: (int(r["simulations"]), names.index(r["method"]), int(r["observation"])))
+    rows = sorted(
+        rows, key=lambda r: (int(r["simulations"]), names.index(r["method"]), int(r["observation"]), int(r["seed"]))
+    )
     with PATH.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
@@ -102,15 +112,15 @@ def table(rows: list[dict[str, str]]) -> str:
     lines = [
         "# Sequential inference",
         "",
-        f"C2ST on Two Moons, {ROUNDS} rounds, seed {SEED}, {DRAWS:,} against {DRAWS:,} draws, mean of {REPEATS}",
+        f"C2ST on Two Moons, {ROUNDS} rounds, {DRAWS:,} against {DRAWS:,} draws, mean of {REPEATS}",
         "comparisons each: .5 is perfect. All by the defaults: sequential posteriors one for each observation, those",
         "with corrected latent variables in one pass; the amortised one for all. Other work ran beside: rough times.",
         "Published: SNPE (Lueckmann et al. 2021), mean of ten observations, "
         + ", ".join(f"{value:.3f} at {n:,} simulations" for n, value in PUBLISHED.items())
         + ". Written by `python -m benchmarks.sequential`.",
         "",
-        "| simulations | method | mean C2ST | by observation | training of one posterior |",
-        "|---|---|---|---|---|",
+        "| simulations | method | observation 1 | 2 | 3 | mean C2ST | seeds | training of one posterior |",
+        "|---|---|---|---|---|---|---|---|",
         *_lines(rows),
     ]
     machines, dates = ({row[key] for row in rows} for key in ("machine", "date"))
@@ -119,11 +129,13 @@ def table(rows: list[dict[str, str]]) -> str:
 
 
 def _lines(rows: list[dict[str, str]]) -> Iterator[str]:
-    for simulations, method in dict.fromkeys((int(row["simulations"]), row["method"]) for row in rows):
-        cell = [row for row in rows if (int(row["simulations"]), row["method"]) == (simulations, method)]
-        each = ", ".join(f"{row['observation']}: {float(row['c2st']):.3f}" for row in cell)
-        mean, seconds = (np.mean([float(row[key]) for row in cell]) for key in ("c2st", "seconds"))
-        yield f"| {simulations:,} | {method} | **{mean:.3f}** | {each} | {seconds:.0f} s |"
+    for simulations, method in dict.fromkeys((row["simulations"], row["method"]) for row in rows):
+        cell = [row for row in rows if (row["simulations"], row["method"]) == (simulations, method)]
+        each = {o: [float(row["c2st"]) for row in cell if row["observation"] == o] for o in "123"}
+        observed = " | ".join(f"{np.mean(found):.3f}" if found else "" for found in each.values())
+        mean = f"**{np.mean([np.mean(found) for found in each.values()]):.3f}**" if all(each.values()) else ""
+        seconds, seeds = np.mean([float(row["seconds"]) for row in cell]), len({row["seed"] for row in cell})
+        yield f"| {int(simulations):,} | {method} | {observed} | {mean} | {seeds} | {seconds:.0f} s |"
 
 
 def main() -> None:
@@ -131,15 +143,14 @@ def main() -> None:
     parser.add_argument("--simulations", nargs="+", type=int, default=[2000])
     parser.add_argument("--observations", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     options = parser.parse_args()
-    for simulations in options.simulations:
-        for method in options.methods:
-            for observation in options.observations:
-                key = (method, str(simulations), str(observation))
-                if not any((row["method"], row["simulations"], row["observation"]) == key for row in read()):
-                    found = measure(method, simulations, observation)
-                    with locked(RUNS / "sequential.lock"):  # others may measure other cells
-                        write([*read(), found])
+    for asked in product(options.simulations, options.methods, options.observations, options.seeds):
+        cell = Cell(*asked)
+        if not any(all(row[key] == str(value) for key, value in asdict(cell).items()) for row in read()):
+            found = cell.measure()
+            with locked(RUNS / "sequential.lock"):  # others may measure other cells
+                write([*read(), found])
 
 
 if __name__ == "__main__":
