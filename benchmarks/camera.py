@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 import propersbi as ps
-from benchmarks.accuracy import RESULTS, machine
+from benchmarks.accuracy import RESULTS, RUNS, machine
 from propersbi.calibration import sbc_ranks
 from propersbi.networks import PaperCamera, PaperImageCritic, UNetGenerator
 
 SEED, DRAWS, COLUMNS = 0, 100, 10
-FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "camera.png"
+FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 LEVELS = np.linspace(0.02, 0.98, 49)
 NOISE = (1e-6, 1e-5, 1e-4, 1e-3)  # on data between 0 and 1
 UNSURE = 0.01  # standard deviation of the draws of a pixel
@@ -101,15 +101,15 @@ def measure(posterior: ps.Posterior, test: Any, draws: int = DRAWS) -> dict[str,
     }
 
 
-def picture(posteriors: dict[str, ps.Posterior], test: Any) -> None:
+def picture(posteriors: dict[str, ps.Posterior], test: Any, path: Path, shown: int) -> None:
     """Truth, observation, and the posterior of each method for the first test images."""
-    draws = {
+    samples = {
         name: posterior.sample_batched((DRAWS,), x=test.x[:COLUMNS], seed=SEED, show_progress_bars=False).numpy()
         for name, posterior in posteriors.items()
     }
-    figure = ps.plots.images(np.asarray(test.theta)[:COLUMNS], np.asarray(test.x)[:COLUMNS], draws)
-    FIGURE.parent.mkdir(exist_ok=True)
-    figure.savefig(FIGURE, dpi=130)
+    theta, x = np.asarray(test.theta)[:COLUMNS], np.asarray(test.x)[:COLUMNS]
+    path.parent.mkdir(exist_ok=True)
+    ps.plots.images(theta, x, samples, draws=shown).savefig(path, dpi=130)
 
 
 def disturbed(test: Any, noise: float) -> Any:
@@ -162,31 +162,31 @@ def whole_run(options: argparse.Namespace) -> None:
     ]
     (RESULTS / "camera.md").write_text("\n".join(lines))
     print("\n".join(lines))
-    picture({"posterior": posterior}, test)
+    picture({"posterior": posterior}, test, FIGURES / "camera.png", 2)
 
 
 def trials(options: argparse.Namespace) -> None:
     train, test = pairs(options.simulations, 200)
-    names = options.only or list(TRIALS)
-    path = RESULTS / "camera_trials.md"
-    if not path.exists():
-        head = [
-            "# What was tried on the noisy camera",
-            "",
-            f"{options.simulations:,} simulations, {options.steps} steps of training each on one thread of a busy",
-            f"machine, seed {SEED}; 200 fresh images, {DRAWS} draws each. By `python -m benchmarks.camera --trials`.",
-            f"Machine: {machine()}. Date: {date.today().isoformat()}.",
-            "",
-            HEAD,
-            "|---" * 8 + "|",
-        ]
-        path.write_text("\n".join(head) + "\n")
-    for name in names:
-        posterior = fitted(train, None, max_steps=options.steps, **TRIALS[name])
-        line = row(name, posterior, measure(posterior, test))
-        print(line, flush=True)
-        with path.open("a") as file:
-            file.write(line + "\n")
+    lines, posteriors = [], {}
+    for name in options.only or list(TRIALS):
+        short = name.replace(" ", "").replace("/", "-")
+        place = RUNS / "camera-trials" / f"{short}-{options.simulations}-{options.steps}"
+        posteriors[name] = fitted(train, None, max_steps=options.steps, folder=place, **TRIALS[name])
+        lines.append(row(name, posteriors[name], measure(posteriors[name], test)))
+        print(lines[-1], flush=True)
+    text = [
+        "# What was tried on the noisy camera",
+        "",
+        f"{options.simulations:,} simulations, {options.steps} steps of training each on one thread of a busy",
+        f"machine, seed {SEED}; 200 fresh images, {DRAWS} draws each. By `python -m benchmarks.camera --trials`.",
+        f"Machine: {machine()}. Date: {date.today().isoformat()}.",
+        "",
+        HEAD,
+        "|---" * 8 + "|",
+        *lines,
+    ]
+    (RESULTS / "camera_trials.md").write_text("\n".join(text) + "\n")
+    picture(posteriors, test, FIGURES / "camera_methods.png", 0)
 
 
 def main() -> None:

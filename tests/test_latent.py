@@ -16,9 +16,9 @@ from tests.test_contracts import every
 SHIFT = torch.tensor([-0.8, 0.0, 0.5, 1.0])
 
 
-def bell(z):
+def bell(z, rows):
     """exp(-(z - 2 s)^2 / 2) times N(0, 1) is N(s, 1/2)."""
-    return -((z[..., 0] - 2 * SHIFT) ** 2) / 2
+    return -((z[..., 0] - 2 * SHIFT[rows]) ** 2) / 2
 
 
 def noise(k):
@@ -38,16 +38,16 @@ def test_latent_variables_follow_the_weighted_law(case):
 
 @every(LATENTS)
 def test_no_weight_leaves_the_normal_law(case):
-    z, good, accepted = case(lambda z: torch.zeros_like(z[..., 0]), noise, 1000)
+    z, good, accepted = case(lambda z, rows: torch.zeros_like(z[..., 0]), noise, 1000)
     assert good.all()
     assert accepted == 1
     assert kstest(z.flatten().numpy(), norm(0, 1).cdf).pvalue > 1e-3
 
 
-def far(z):
+def far(z, rows):
     """A weight that no normal draw ever reaches, in the last row only."""
     spike = torch.where(z[..., 0] > 30, 0.0, -1e4 * torch.rand_like(z[..., 0]))
-    return torch.where(torch.arange(4) < 3, torch.zeros_like(spike), spike)
+    return torch.where(rows < 3, torch.zeros_like(spike), spike)
 
 
 @every({"rejection": Rejection(batch=40, tries=3), "metropolis": Metropolis(steps=30, least=0.2)})
@@ -65,19 +65,33 @@ def test_an_early_draw_is_judged_by_the_bound_of_all():
     """The first candidates are the lowest: held against their own bound they would all be kept."""
     batches = iter([torch.zeros(50, 1, 1), torch.ones(50, 1, 1), torch.ones(50, 1, 1)])
     first = lambda k: next(batches) if k else torch.empty(0, 1, 1)  # noqa: E731
-    z, good, _ = Rejection(batch=50)(lambda z: 8 * z[..., 0], first, 55)
+    z, good, _ = Rejection(batch=50)(lambda z, rows: 8 * z[..., 0], first, 55)
     assert good.all()
     assert (z[:, 0, 0] == 1).sum() >= 50
 
 
+def test_only_rows_that_lack_draws_get_more():
+    asked = []
+
+    def log_weight(z, rows):
+        asked.append(rows.tolist())
+        return torch.where(rows < 3, torch.zeros_like(z[..., 0]), bell(z, rows) - 3 * z[..., 0])
+
+    _, good, _ = Rejection(batch=20)(log_weight, noise, 20)
+    assert good.all()
+    assert asked[0] == [0, 1, 2, 3]
+    assert all(rows == [3] for rows in asked[1:])
+    assert len(asked) > 1
+
+
 def test_a_row_without_good_noise_has_no_gradient_and_is_counted():
     generator = MLPGenerator((1,), (1,), width=8, depth=1)
-    spoilt = torch.tensor([False, True, False, False])
 
-    def log_weight(theta):
-        return torch.where(spoilt, far(torch.zeros(len(theta), 4, 1))[:, 3:], torch.zeros(len(theta), 4))
+    class Spoiling(Rejection):
+        def __call__(self, log_weight, noise, m):
+            return super().__call__(lambda z, rows: far(z, torch.where(rows == 1, 3, 0)), noise, m)
 
-    sampler = CorrectedSampler(generator, Rejection(batch=30, tries=2), log_weight, lambda theta: theta)
+    sampler = CorrectedSampler(generator, Spoiling(batch=30, tries=2), lambda theta: theta, lambda theta: theta)
     theta, x = torch.randn(4, 1), torch.randn(4, 1)
     samples, target = sampler.aim(10, theta, x)
     assert torch.equal(samples[:, 1], theta[1].expand(10, 1))

@@ -29,8 +29,8 @@ from propersbi.types import InputError
 
 __all__ = ["CorrectedSampler", "Latent", "Latents", "Metropolis", "Rejection"]
 
-LogWeight = Callable[[Tensor], Tensor]
-"""``z (k, n, latent) -> log v (k, n)``."""
+LogWeight = Callable[[Tensor, Tensor], Tensor]
+"""``(z (k, r, latent), rows (r,)) -> log v (k, r)``: for those of the rows that are asked for."""
 
 Noise = Callable[[int], Tensor]
 """``k -> z (k, n, latent)``, standard normal."""
@@ -56,8 +56,8 @@ class Rejection:
     r"""Accept :math:`z \sim N(0, I)` with probability :math:`v / \max v`, row by row.
 
     The largest weight seen in a row is its bound. When a later candidate is larger, earlier ones are judged again, with
-    the same luck, so that all of a row's draws were held against the same bound. A row that has too few accepted draws
-    in the end is not good.
+    the same luck, so that all of a row's draws were held against the same bound. Only rows that lack draws get further
+    candidates; one that has too few accepted draws in the end is not good.
 
     Arguments:
         batch: Candidates per row in a try.
@@ -66,7 +66,7 @@ class Rejection:
 
     Examples:
         >>> noise = lambda k: torch.randn(k, 3, 1)
-        >>> z, good, _ = Rejection()(lambda z: -z[..., 0] ** 2 / 2, noise, 10)
+        >>> z, good, _ = Rejection()(lambda z, rows: -z[..., 0] ** 2 / 2, noise, 10)
         >>> z.shape, good.all()
         (torch.Size([10, 3, 1]), tensor(True))
     """
@@ -82,17 +82,20 @@ class Rejection:
         """``m`` draws for each row."""
         z = noise(0)
         height = luck = z[..., 0]
-        accepted = height.bool()
+        judged = accepted = height.bool()
         for _ in range(self.tries):
-            new = noise(max(self.batch, m))
-            z, height = torch.cat([z, new]), torch.cat([height, log_weight(new)])
-            luck = torch.cat([luck, torch.rand_like(height[len(luck) :]).log()])
-            accepted = luck <= height - self._bound(height)
-            if (accepted.sum(0) >= m).all():
+            lacking = accepted.sum(0) < m
+            if not lacking.any():
                 break
+            new, rows = noise(max(self.batch, m)), lacking.nonzero().squeeze(1)
+            tall = torch.full_like(new[..., 0], -torch.inf)
+            tall[:, rows] = log_weight(new[:, rows], rows)
+            z, height = torch.cat([z, new]), torch.cat([height, tall])
+            judged, luck = torch.cat([judged, lacking.expand_as(tall)]), torch.cat([luck, torch.rand_like(tall).log()])
+            accepted = judged & (luck <= height - self._bound(height))
         first = (~accepted).byte().argsort(dim=0, stable=True)[:m]  # the accepted ones, in the order they came
         chosen = z.gather(0, first.unsqueeze(-1).expand(-1, -1, z.shape[-1]))
-        return Latents(chosen, accepted.sum(0) >= m, accepted.float().mean().item())
+        return Latents(chosen, accepted.sum(0) >= m, (accepted.sum() / judged.sum()).item())
 
     def _bound(self, height: Tensor) -> Tensor | float:
         if self.log_bound is None:
@@ -117,7 +120,7 @@ class Metropolis:
 
     Examples:
         >>> noise = lambda k: torch.randn(k, 3, 1)
-        >>> z, good, _ = Metropolis(steps=5)(lambda z: -z[..., 0] ** 2 / 2, noise, 10)
+        >>> z, good, _ = Metropolis(steps=5)(lambda z, rows: -z[..., 0] ** 2 / 2, noise, 10)
         >>> z.shape, good.all()
         (torch.Size([10, 3, 1]), tensor(True))
     """
@@ -134,11 +137,12 @@ class Metropolis:
     def __call__(self, log_weight: LogWeight, noise: Noise, m: int) -> Latents:
         """``m`` draws for each row."""
         z = noise(m)
-        height, moved = log_weight(z), torch.zeros_like(z[..., 0])
+        rows = torch.arange(z.shape[1], device=z.device)
+        height, moved = log_weight(z, rows), torch.zeros_like(z[..., 0])
         for step in range(self.steps):
             reach = self.reaches[step % len(self.reaches)]
             other = (1 - reach**2) ** 0.5 * z + reach * noise(m)
-            tall = log_weight(other)
+            tall = log_weight(other, rows)
             accepted = torch.rand_like(tall).log() <= tall - height
             z = torch.where(accepted.unsqueeze(-1), other, z)
             height = torch.where(accepted, tall, height)
@@ -161,7 +165,11 @@ class CorrectedSampler(nn.Module):
     """
 
     def __init__(
-        self, generator: Any, latent: Latent, log_weight: LogWeight, natural: Callable[[Tensor], Tensor]
+        self,
+        generator: Any,
+        latent: Latent,
+        log_weight: Callable[[Tensor], Tensor],
+        natural: Callable[[Tensor], Tensor],
     ) -> None:
         super().__init__()
         if not hasattr(generator, "noise"):
@@ -182,7 +190,7 @@ class CorrectedSampler(nn.Module):
         with torch.no_grad():
             seen = context.detach()
             drawn = self.latent(
-                lambda z: self.log_weight(self.natural(self.generator(seen, z))),
+                lambda z, rows: self.log_weight(self.natural(self.generator(seen[rows], z))),
                 lambda k: self.generator.noise(k, len(x)),
                 m,
             )

@@ -13,14 +13,15 @@ from propersbi.types import Array, InputError
 __all__ = ["examples", "images"]
 
 
-def images(theta: Array, x: Array | None, samples: Array | Mapping[str, Array]) -> Figure:
-    """Images in columns; in rows the truth, the observation, and for each method mean, spread and two draws.
+def images(theta: Array, x: Array | None, samples: Array | Mapping[str, Array], *, draws: int = 2) -> Figure:
+    """Images in columns; in rows the truth, the observation, and for each method mean, spread and some draws.
 
     Arguments:
         theta: True images, ``(k, *event)``. The last two axes are rows and columns; of further axes the first slice is
             shown.
         x: What was observed, ``(k, *shape)``, if it is an image, too.
         samples: Draws ``(m, k, *event)``, or several methods' draws by their names.
+        draws: How many of them to show.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -33,8 +34,8 @@ def images(theta: Array, x: Array | None, samples: Array | Mapping[str, Array]) 
     rows: list[tuple[str, np.ndarray]] = [("truth", truth)]
     if x is not None:
         rows.append(("observed", _flat("x", x, 3)))
-    for name, draws in by_name.items():
-        rows += _described(name, _flat("samples", draws, 4))
+    for name, drawn in by_name.items():
+        rows += _described(name, _flat("samples", drawn, 4), draws)
     if len({len(row) for _, row in rows}) > 1:
         raise InputError(f"The rows have different numbers of images: {[len(row) for _, row in rows]}.")
     low, high = np.percentile(truth, [0.1, 99.9])
@@ -84,10 +85,10 @@ def examples(theta: Array, x: Array | None, draws: Array) -> Figure:
     return figure
 
 
-def _described(name: str, draws: np.ndarray) -> list[tuple[str, np.ndarray]]:
+def _described(name: str, draws: np.ndarray, shown: int) -> list[tuple[str, np.ndarray]]:
     start = f"{name}\n" if name else ""
     rows = [(f"{start}mean", draws.mean(0)), (f"{start}SD", draws.std(0))]
-    return [*rows, *((f"{start}draw", draw) for draw in draws[:2])]
+    return [*rows, *((f"{start}draw", draw) for draw in draws[:shown])]
 
 
 def _flat(what: str, values: Array, axes: int) -> np.ndarray:
