@@ -29,6 +29,7 @@ from propersbi.latent import Metropolis, Rejection
 TASK, ROUNDS, DRAWS, REPEATS = "two_moons", 4, 10_000, 5
 METHODS: dict[str, Any] = {
     "amortised": None,
+    "amortised, one pass": None,
     "truncated": ps.Truncated(),
     "truncated, 99 %": ps.Truncated(level=0.99),
     "weights": ps.ImportanceWeights(),
@@ -58,7 +59,9 @@ class Cell:
         folder = RUNS / f"sequential-{self.simulations}-{name}{f'-seed{seed}' if seed else ''}"
         if correction is None:
             sims = ps.simulate(task.prior, task.simulate, self.simulations, seed=seed, progress=False)
-            return ps.fit(sims.theta, sims.x, prior=task.prior, seed=seed, folder=folder).set_default_x(x_o)
+            steps = 1 if self.method.endswith("one pass") else None
+            posterior = ps.fit(sims.theta, sims.x, prior=task.prior, steps=steps, seed=seed, folder=folder)
+            return posterior.set_default_x(x_o)
         return ps.fit_sequential(
             task.prior,
             task.simulate,
