@@ -17,7 +17,7 @@ def keep_freed_memory() -> bool:
     """Tell the C library to keep up to 1 GB of freed memory for this process; whether it could be told.
 
     By default glibc hands blocks of some megabytes back as soon as they are free. A step then gets new pages for all
-    its activations, one fault per 4 kB, which takes a fifth of its time with small networks.
+    its activations, one fault per 4 kB, which small networks feel most.
 
     Examples:
         >>> keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
