@@ -4,7 +4,7 @@
     python -m benchmarks run slcp-paper --workers 2            measure; rerun to continue after Ctrl-C or kill -9
     python -m benchmarks run slcp-paper --budget 30m           fewer steps and observations, marked as such
     python -m benchmarks table slcp-paper                      Markdown, LaTeX and HTML in results/tables
-    python -m benchmarks figure figure-c2st                    results/figures/figure-c2st.png
+    python -m benchmarks figure figure-c2st-paper              results/figures/figure-c2st-paper.png
 
 ``run`` takes ``--only TEXT`` to measure the cells whose name holds the text.
 """
@@ -163,7 +163,8 @@ def table(options: Any) -> int:
 def figure(options: Any) -> int:
     from benchmarks.figures import draw
 
-    print(draw(_spec(options), options.results))
+    for path in draw(_spec(options), options.results, options.runs):
+        print(path)
     return 0
 
 

@@ -31,6 +31,7 @@ METRICS = ("c2st", "calibration_error", "r2", "nrmse", "rmse", "crps", "runtime"
 FAMILIES = ("paper", "ours")
 TASK_KEYS = {"family", "published", "task", "simulations", "seeds", "metrics", "evaluation", "training", "methods"}
 SPEC_KEYS = TASK_KEYS | {"title", "reduced", "figure"}
+FIGURE_KEYS = {"draw", "panels", "metric", "only", "observation"}
 METHOD_KEYS = {"name", "m", "rule", "gan", "as"}
 EVALUATION = {"observations": 10, "draws": 10_000, "pairs": 1000, "pair_draws": 1000, "reject": False}
 FIELDS = ["spec", "cell", "settings", "family", "task", "method", "m", "n", "seed", "metric", "value", "sd", "reduced"]
@@ -87,16 +88,21 @@ class Cell:
 
 @dataclass(frozen=True)
 class Spec:
-    """A specification as it was read; ``parts`` are the specifications a figure is drawn from."""
+    """A specification as it was read; ``parts`` are the specifications a figure is drawn from, ``only`` its cells."""
 
     name: str
     content: dict[str, Any]
     parts: tuple[Spec, ...] = field(default=())
 
+    @property
+    def only(self) -> str:
+        """What the names of a figure's cells hold."""
+        return str(self.content.get("figure", {}).get("only", ""))
+
     def cells(self) -> list[Cell]:
         """All cells, in the order of the paper's table."""
         if self.parts:
-            return [cell for part in self.parts for cell in part.cells()]
+            return [cell for part in self.parts for cell in part.cells() if self.only in cell.name]
         spec = self.content
         common: dict[str, Any] = {
             "spec": self.name,
@@ -117,7 +123,7 @@ class Spec:
     def within(self, seconds: float) -> list[Cell]:
         """The same cells with so much time for each, and with the smaller numbers of ``[reduced]`` in place."""
         if self.parts:
-            return [cell for part in self.parts for cell in part.within(seconds)]
+            return [cell for part in self.parts for cell in part.within(seconds) if self.only in cell.name]
         smaller = self.content.get("reduced", {})
         changed = tuple(sorted({**smaller.get("training", {}), **smaller.get("evaluation", {})}))
         return [
@@ -161,6 +167,9 @@ def read_spec(name: str) -> Spec:
         raise InputError(f"'{path}' is not valid TOML: {error}.") from None
     _refuse_unknown(content, SPEC_KEYS, f"The specification '{path.stem}'")
     if "figure" in content:
+        _refuse_unknown(content["figure"], FIGURE_KEYS, f"The figure of '{path.stem}'")
+        if not content["figure"].get("panels"):
+            raise InputError(f"The figure of '{path.stem}' has no 'panels', the tables it is drawn from.")
         return Spec(path.stem, content, tuple(read_spec(part) for part in content["figure"]["panels"]))
     _check(path.stem, content)
     return Spec(path.stem, content)

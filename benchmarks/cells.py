@@ -1,7 +1,7 @@
 """Measure one cell: simulate, train, draw, compare. Every part continues where a killed process left it.
 
-A folder holds ``plan.json`` (what fits the time, decided once), ``checkpoint.ckpt``, ``scores.json`` (C2ST so far) and
-at the end ``result.json``.
+A folder holds ``plan.json`` (what fits the time, decided once), ``checkpoint.ckpt``, ``posterior`` once it is trained,
+``scores.json`` (C2ST so far) and at the end ``result.json``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from propersbi.defaults import Defaults
 from propersbi.files import read_json, write_json
 from propersbi.support import support_of
 
-__all__ = ["measure"]
+__all__ = ["drawn", "measure", "tested"]
 
 LARGE = 500  # numbers in x from which on simulations are kept on disk
 ATTEMPTS = 10  # to draw inside the prior's support
@@ -49,6 +49,7 @@ def _measured(cell: Cell, folder: Path, runs: Path, progress: bool) -> dict[str,
     simulating = time.monotonic() - started
     plan = planned(cell, task, sims, folder)
     posterior = trained(cell, task, sims, plan, folder, progress)
+    posterior.save(folder / "posterior")
     started = time.monotonic()
     found = evaluated(cell, task, posterior, plan, folder)
     info, seconds = posterior.info, simulating + posterior.info["seconds"] + time.monotonic() - started
@@ -151,16 +152,21 @@ def evaluated(cell: Cell, task: Any, posterior: ps.Posterior, plan: dict[str, An
             draws.append(kept if len(kept) >= FEW else samples[:, 0])
         found["c2st"] = told_apart(task, draws, asked["draws"], cell.seed, folder, cell.name)
     if set(cell.metrics) & {"calibration_error", "r2", "nrmse", "rmse", "crps"}:
-        prior = task.prior if task.test_prior is None else task.test_prior
-        test = ps.simulate(prior, task.simulate, asked["pairs"], seed=cell.seed, group="test", progress=False)
-        theta = np.asarray(test.theta).reshape(len(test.theta), -1)
-        samples = np.empty((asked["pair_draws"], *theta.shape), np.float32)
-        for start in range(0, len(theta), 100):
-            rows = slice(start, start + 100)
-            part, _ = drawn(cell, task, posterior, np.asarray(test.x[rows]), asked["pair_draws"], 100 + start)
-            samples[:, rows] = part.reshape(*part.shape[:2], -1)
-        found |= _errors(samples, theta)
+        found |= _errors(*tested(cell, task, posterior))
     return {name: [round(float(np.mean(v)), 6), round(float(np.std(v)), 6)] for name, v in found.items()}
+
+
+def tested(cell: Cell, task: Any, posterior: ps.Posterior) -> tuple[np.ndarray, np.ndarray]:
+    """Draws ``(draws, N, d)`` for fresh test pairs, and their parameters ``(N, d)``."""
+    prior, draws = task.prior if task.test_prior is None else task.test_prior, cell.evaluation["pair_draws"]
+    test = ps.simulate(prior, task.simulate, cell.evaluation["pairs"], seed=cell.seed, group="test", progress=False)
+    theta = np.asarray(test.theta).reshape(len(test.theta), -1)
+    samples = np.empty((draws, *theta.shape), np.float32)
+    for start in range(0, len(theta), 100):
+        rows = slice(start, start + 100)
+        part, _ = drawn(cell, task, posterior, np.asarray(test.x[rows]), draws, 100 + start)
+        samples[:, rows] = part.reshape(*part.shape[:2], -1)
+    return samples, theta
 
 
 def _errors(samples: np.ndarray, theta: np.ndarray) -> dict[str, Any]:

@@ -1,18 +1,67 @@
-"""Figures of the paper from the results: a metric against the number of simulations, measured and published."""
+"""Figures of the paper: a metric against the number of simulations, and the trained posteriors themselves.
+
+A specification with ``figure`` names tables as its ``panels`` and what to ``draw`` from them:
+
+- ``lines``: a ``metric`` against the number of simulations, measured and published, a panel for each table;
+- ``pairs``: the posterior of an ``observation`` and the reference posterior, parameter against parameter;
+- ``ranks``: simulation-based calibration, as histograms (of few parameters) and as lines;
+- ``waves``: depths, and the waves over them, for each method;
+- ``images``: truth, observation and posterior of some images, for each method.
+
+All but the first take the posteriors of measured cells. ``only`` cells with that text in their names are drawn.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench import HERE, Spec, read_rows
+import numpy as np
+
+import propersbi as ps
+from benchmarks.bench import HERE, RUNS, Cell, Spec, read_rows
+from benchmarks.cells import drawn, tested
 from benchmarks.rendering import NAMES, entry, published
+from propersbi.calibration import sbc_ranks
 from propersbi.plots.style import PRIOR, SERIES, label, panels
+from propersbi.tasks import shallow_water
 from propersbi.types import InputError
 
-__all__ = ["draw", "lines"]
+__all__ = ["draw", "lines", "trained"]
 
 STYLES = {3: ":", 5: "--", 10: "-.", 20: "-"}  # of m, as in the paper
+DRAWS, IMAGES, HISTOGRAMS = 100, 10, 8
+HOURS = (23, 70, 95)  # those the paper cuts out of its waves
+
+
+def draw(spec: Spec, results: Path = HERE / "results", runs: Path = RUNS) -> list[Path]:
+    """Draw the figure, or several, of a specification with ``figure``; the paths of the pictures."""
+    if not spec.parts:
+        raise InputError(f"'{spec.name}' is a table, not a figure: `python -m benchmarks table {spec.name}`.")
+    kind = spec.content["figure"].get("draw", "lines")
+    if kind not in KINDS:
+        raise InputError(f"'draw' of '{spec.name}' must be one of {', '.join(KINDS)}, got '{kind}'.")
+    paths = []
+    for name, figure in KINDS[kind](spec, results, runs):
+        paths.append(results / "figures" / f"{name}.png")
+        paths[-1].parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(paths[-1], dpi=130)
+    return paths
+
+
+def trained(spec: Spec, runs: Path) -> Iterator[tuple[str, Cell, ps.Posterior]]:
+    """What a figure is drawn from: methods, cells and posteriors that are here, whole ones before reduced ones (†)."""
+    found = False
+    for cell in spec.cells():
+        folders = [cell.folder(runs), *sorted((runs / cell.spec).glob(f"{cell.name}-*"))]
+        ready = [folder for folder in folders if (folder / "result.json").exists() and (folder / "posterior").exists()]
+        if ready:
+            found = True
+            mark = "" if ready[0] == cell.folder(runs) else " †"
+            yield cell.method["name"] + mark, cell, ps.Posterior.load(ready[0] / "posterior")
+    if not found:
+        raise InputError(f"No cell of '{spec.name}' was trained here yet: `python -m benchmarks run {spec.name}`.")
 
 
 def lines(spec: Spec, metric: str, results: Path) -> dict[tuple[str, int], list[Any]]:
@@ -25,10 +74,7 @@ def lines(spec: Spec, metric: str, results: Path) -> dict[tuple[str, int], list[
     return found
 
 
-def draw(spec: Spec, results: Path = HERE / "results") -> Path:
-    """The figure of a specification with ``[figure]``: a panel for each of its parts; the path of the picture."""
-    if not spec.parts:
-        raise InputError(f"'{spec.name}' is a table, not a figure: `python -m benchmarks table {spec.name}`.")
+def _lines(spec: Spec, results: Path, _runs: Path) -> Iterator[tuple[str, Any]]:
     metric = spec.content["figure"]["metric"]
     figure, axes = panels(len(spec.parts), shape=0.8, widest=4.4)
     for one, part in zip(axes, spec.parts, strict=True):
@@ -46,10 +92,7 @@ def draw(spec: Spec, results: Path = HERE / "results") -> Path:
     _legend(figure, axes)
     said = "points: measured (hollow: some with less than the paper took); faint lines: published"
     figure.supxlabel(said, fontsize=7.5, color=PRIOR)
-    path = results / "figures" / f"{spec.name}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    return path
+    yield spec.name, figure
 
 
 def _legend(figure: Any, axes: list[Any]) -> None:
@@ -66,3 +109,51 @@ def _line(axes: Any, points: list[tuple[int, float | None]], colour: str, shape:
     known = [(n, value) for n, value in points if value is not None]
     if known:
         axes.plot(*zip(*known, strict=True), color=colour, linestyle=shape, linewidth=1.4, **options)
+
+
+def _pairs(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]:
+    number = spec.content["figure"].get("observation", 1)
+    for _, cell, posterior in trained(spec, runs):
+        task = ps.tasks.get(cell.task)
+        x = task.observation(number)
+        samples, inside = drawn(cell, task, posterior, x[None], cell.evaluation["draws"], number)
+        reference = task.reference_posterior(x, cell.evaluation["draws"], np.random.default_rng([cell.seed, number]))
+        names = posterior.parameter_names
+        yield f"{spec.name}-{cell.name}", ps.plots.corner(samples[:, 0][inside[:, 0]], reference=reference, names=names)
+
+
+def _ranks(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]:
+    for _, cell, posterior in trained(spec, runs):
+        samples, theta = tested(cell, ps.tasks.get(cell.task), posterior)
+        ranks, name = sbc_ranks(samples, theta, seed=cell.seed), f"{spec.name}-{cell.name}"
+        if theta.shape[1] <= HISTOGRAMS:
+            yield name, ps.plots.ranks(ranks, len(samples), posterior.parameter_names)
+        yield f"{name}-lines", ps.plots.rank_lines(ranks, len(samples))
+
+
+def _waves(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]:
+    task = shallow_water.TASK
+    depths = {"prior": task.prior.sample(DRAWS, np.random.default_rng(0))}
+    for name, cell, posterior in trained(spec, runs):
+        depths[name] = drawn(cell, task, posterior, task.observation(1)[None], DRAWS, 1)[0][:, 0]
+    truth = task.true_parameters(1)
+    rows = {name: (depth, shallow_water.surface(depth)) for name, depth in depths.items()}
+    yield spec.name, ps.plots.waves((truth, shallow_water.surface(truth[None])[0]), rows, times=HOURS)
+
+
+def _images(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]:
+    task, samples = ps.tasks.get(spec.cells()[0].task), {}
+    prior = task.prior if task.test_prior is None else task.test_prior
+    test = ps.simulate(prior, task.simulate, IMAGES, seed=0, group="figure", progress=False)
+    for name, cell, posterior in trained(spec, runs):
+        samples[name] = drawn(cell, task, posterior, np.asarray(test.x), DRAWS, 1)[0]
+    yield spec.name, ps.plots.images(np.asarray(test.theta), np.asarray(test.x), samples, draws=0)
+
+
+KINDS: dict[str, Callable[[Spec, Path, Path], Iterator[tuple[str, Any]]]] = {
+    "lines": _lines,
+    "pairs": _pairs,
+    "ranks": _ranks,
+    "waves": _waves,
+    "images": _images,
+}

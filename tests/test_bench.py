@@ -155,7 +155,7 @@ def test_every_specification_is_sound(capsys):
         assert len(set(names)) == len(names)
         for cell in spec.within(60.0):
             assert cell.simulations <= cell.n
-            assert ("network" in cell.changed) == (spec.name == "shallow_water-paper")
+            assert ("network" in cell.changed) == (cell.spec == "shallow_water-paper")
             if "rule" in cell.method:
                 assert callable(paper.rule_of(cell.method["rule"]))
             if cell.family == "paper" and not spec.parts:
@@ -218,7 +218,49 @@ def test_figures_show_measured_and_published(tmp_path):
     curves = figures.lines(spec.parts[0], "c2st", tmp_path)
     assert [e.values for _, e in curves["Energy", 20]] == [(0.9,), (0.8,), (0.7,)]
     assert [e.published for _, e in curves["GAN", 1]] == [0.97, 0.94, 0.92]
-    assert figures.draw(spec, tmp_path).stat().st_size > 10_000
+    (path,) = figures.draw(spec, tmp_path)
+    assert path.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "names"),
+    [
+        ("pairs", "two_moons", ["fig-two_moons-energy-m3-n200-seed0"]),
+        ("ranks", "two_moons", ["fig-two_moons-energy-m3-n200-seed0", "fig-two_moons-energy-m3-n200-seed0-lines"]),
+        ("ranks", "shallow_water", ["fig-shallow_water-energy-m3-n24-seed0-lines"]),
+        ("waves", "shallow_water", ["fig"]),
+        ("images", "camera", ["fig"]),
+    ],
+)
+def test_figures_of_trained_posteriors(tmp_path, kind, task, names):
+    text = TINY.replace("two_moons", task)
+    if task != "two_moons":
+        network = {"shallow_water": '"PaperShallowWater", width = 2', "camera": '"PaperCamera"'}[task]
+        text = text.replace('"PaperMLP"', network)
+        text = text.replace('"c2st", ', "").replace("[200]", "[24]").replace("= 40", "= 2").replace("reject = true", "")
+        text = text.replace("pair_draws = 20, ", "pair_draws = 4")
+    (tmp_path / "tiny.toml").write_text(text)
+    figure = tmp_path / "fig.toml"
+    only = 'only = "energy-m3-", observation = 2'
+    figure.write_text(f'title = "Figure"\nfigure = {{ draw = "{kind}", panels = ["{tmp_path}/tiny.toml"], {only} }}')
+    spec = bench.read_spec(str(figure))
+    (cell,) = spec.cells()
+    with pytest.raises(InputError, match="was trained here yet: `python -m benchmarks run fig`"):
+        figures.draw(spec, tmp_path, tmp_path / "runs")
+    cells.measure(cell, tmp_path / "runs", progress=False)
+    paths = figures.draw(spec, tmp_path, tmp_path / "runs")
+    assert [path.stem for path in paths] == names
+    assert all(path.stat().st_size > 3_000 for path in paths)
+
+
+def test_bad_figures_get_a_sentence(tmp_path, capsys):
+    for text, sentence in (
+        ('{ draw = "dots", panels = ["slcp-ours"] }', "'draw' of 'bad' must be one of lines, pairs"),
+        ('{ metric = "c2st" }', "The figure of 'bad' has no 'panels'"),
+        ('{ metric = "c2st", panes = [] }', "unknown key 'panes'"),
+    ):
+        assert main(["figure", written(tmp_path, f'title = "Bad"\nfigure = {text}')]) == 2
+        assert sentence in capsys.readouterr().err
 
 
 def test_published_figures():
