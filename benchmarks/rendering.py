@@ -57,19 +57,28 @@ class Entry:
         return "better" if (self.difference > 0) == (self.metric == "r2") else "worse"
 
     @property
-    def text(self) -> str:
-        measured = "—"
+    def measured(self) -> str:
+        """The mean, over several seeds with its standard deviation."""
+        text = "—"
         if self.values:
-            measured = _number(self.metric, statistics.mean(self.values))
+            text = _number(self.metric, statistics.mean(self.values))
             if len(self.values) > 1:
-                measured += f" ± {_number(self.metric, statistics.stdev(self.values))}"
-        measured += "†" if self.reduced else ""
+                text += f" ± {_number(self.metric, statistics.stdev(self.values))}"
+        return text + ("†" if self.reduced else "")
+
+    @property
+    def beside(self) -> str:
+        """The published figure and the difference to it."""
         if self.published is None:
-            return measured
-        both = f"{measured} / {_short(self.metric, self.published)}"
+            return ""
+        text = _short(self.metric, self.published)
         if self.difference is None or self.metric not in MARKED:
-            return both
-        return f"{both} ({_number(self.metric, self.difference, sign='+')})"
+            return text
+        return f"{text} ({_number(self.metric, self.difference, sign='+')})"
+
+    @property
+    def text(self) -> str:
+        return f"{self.measured} / {self.beside}" if self.beside else self.measured
 
 
 @dataclass(frozen=True)
@@ -84,14 +93,16 @@ class Grid:
 def _number(metric: str, value: float, sign: str = "") -> str:
     if metric in ("runtime", "stop_step"):
         return f"{value:{sign},.0f}"
-    return f"{value:{sign}.{4 if metric in ('nrmse', 'rmse') else 3}f}".replace("0.", ".", 1)
+    text = f"{value:{sign}.{4 if metric in ('nrmse', 'rmse') else 3}f}".replace("0.", ".", 1)
+    return text if text.strip("+-.0") else text.lstrip("+-")  # no sign before nothing
 
 
 def _short(metric: str, value: float) -> str:
-    """A published figure with the digits it was published with."""
+    """A published figure with the digits it was published with, at least two."""
     if metric in ("runtime", "stop_step"):
         return f"{value:,.0f}"
-    return f"{value:g}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:g}"
+    text = max(f"{value:g}", f"{value:.2f}" if abs(value) < 10 else "", key=len)
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
 def published(spec: Spec) -> dict[tuple[str, int, int, str], float]:
@@ -176,11 +187,10 @@ def _notes(spec: Spec, results: Path) -> list[str]:
 
 
 def markdown(title: str, parts: list[Grid], notes: list[str]) -> str:
-    marks = {"better": " ▲", "worse": " ▼", "": ""}
     lines = [f"# {title}", "", LEGEND]
     for grid in parts:
         lines += ["", f"## {grid.title}", "", f"| {' | '.join(grid.columns)} |", "|---" * len(grid.columns) + "|"]
-        lines += [f"| {name} | {' | '.join(e.text + marks[e.verdict] for e in row)} |" for name, row in grid.rows]
+        lines += [f"| {name} | {' | '.join(e.text + MARKS[e.verdict] for e in row)} |" for name, row in grid.rows]
     lines += ["", *(f"- {note}" for note in notes)]
     return "\n".join(lines) + "\n"
 
@@ -205,21 +215,28 @@ def _escaped(text: str) -> str:
     return text
 
 
-STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:80em;padding:0 1em;color:#222}
-table{border-collapse:collapse;margin:.5em 0 2em}th,td{padding:.25em .7em;text-align:right;white-space:nowrap}
-th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #777}
-td{border-bottom:1px solid #ddd}.better{background:#d9efe6}.worse{background:#fbe3d3}div{overflow-x:auto}"""
+STYLE = """body{font:15px/1.4 system-ui,sans-serif;margin:2em auto;max-width:76em;padding:0 1em;color:#222}
+table{border-collapse:collapse;margin:.5em 0 2em}th,td{padding:.3em .6em;text-align:right;white-space:nowrap}
+th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #777;vertical-align:bottom}
+td{border-bottom:1px solid #ddd}small{display:block;color:#666}.better{background:#d9efe6}.worse{background:#fbe3d3}
+div{overflow-x:auto}"""
+MARKS = {"better": " ▲", "worse": " ▼", "": ""}
 
 
 def page(title: str, parts: list[Grid], notes: list[str]) -> str:
     lines = [f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>']
-    lines += [f"<style>{STYLE}</style>", f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(LEGEND)}</p>"]
+    lines += [f"<style>{STYLE}</style>", f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(LEGEND.replace(' / published', ', below it published'))}</p>"]
     for grid in parts:
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in grid.columns)
+        head = "".join(f"<th>{html.escape(name).replace(', ', '<br>')}</th>" for name in grid.columns)
         lines += [f"<h2>{html.escape(grid.title)}</h2>", f"<div><table><thead><tr>{head}</tr></thead><tbody>"]
         for name, row in grid.rows:
-            cells = "".join(f'<td class="{e.verdict}">{html.escape(e.text)}</td>' for e in row)
-            lines.append(f"<tr><td>{html.escape(name)}</td>{cells}</tr>")
+            lines.append(f"<tr><td>{html.escape(name)}</td>{''.join(map(_html_cell, row))}</tr>")
         lines.append("</tbody></table></div>")
     lines += ["<ul>", *(f"<li>{html.escape(note)}</li>" for note in notes), "</ul></html>"]
     return "\n".join(lines) + "\n"
+
+
+def _html_cell(entry: Entry) -> str:
+    """The measured figure, and the published one below it."""
+    below = f"<small>{html.escape(entry.beside)}</small>" if entry.beside else ""
+    return f'<td class="{entry.verdict}">{html.escape(entry.measured)}{MARKS[entry.verdict]}{below}</td>'

@@ -191,7 +191,7 @@ def test_tables_stand_beside_the_published_figures_in_three_formats(tmp_path):
     tex, page = ((tmp_path / "tables" / f"slcp-paper.{kind}").read_text() for kind in ("tex", "html"))
     assert r".910 $\pm$ .014 / .99 (-.080) $\uparrow$" in tex
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 6
-    assert '<td class="better">.910 ± .014 / .99 (-.080)</td>' in page
+    assert '<td class="better">.910 ± .014 ▲<small>.99 (-.080)</small></td>' in page
     assert page.count("<tr>") == 6 * 4
 
 
@@ -204,6 +204,9 @@ def test_a_whole_measurement_is_preferred_to_a_reduced_one(tmp_path):
     assert rendering.Entry("r2", (0.5,), 0.3).verdict == "better"
     assert rendering.Entry("c2st", (0.5,), 0.51).verdict == ""
     assert rendering.Entry("nrmse", (0.2,), 0.1).verdict == "worse"
+    assert rendering.Entry("c2st", (0.1999,), 0.2).text == ".200 / .20 (.000)"
+    assert rendering.Entry("nrmse", (0.05,), 0.0501).text == ".0500 / .0501 (-.0001)"
+    assert rendering.Entry("c2st", (), 1.0).text == "— / 1.00"
 
 
 def test_a_table_of_one_number_has_a_row_for_each_method(tmp_path):
