@@ -225,7 +225,8 @@ MARKS = {"better": " ▲", "worse": " ▼", "": ""}
 
 def page(title: str, parts: list[Grid], notes: list[str]) -> str:
     lines = [f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>']
-    lines += [f"<style>{STYLE}</style>", f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(LEGEND.replace(' / published', ', below it published'))}</p>"]
+    legend = LEGEND.replace(" / published", ", and below it published")
+    lines += [f"<style>{STYLE}</style>", f"<h1>{html.escape(title)}</h1>", f"<p>{html.escape(legend)}</p>"]
     for grid in parts:
         head = "".join(f"<th>{html.escape(name).replace(', ', '<br>')}</th>" for name in grid.columns)
         lines += [f"<h2>{html.escape(grid.title)}</h2>", f"<div><table><thead><tr>{head}</tr></thead><tbody>"]
