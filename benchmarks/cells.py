@@ -56,7 +56,8 @@ def _measured(cell: Cell, folder: Path, runs: Path, progress: bool) -> dict[str,
     found |= {"runtime": [round(seconds, 1), None], "stop_step": [info["steps"], None]}
     parts = [f"{cell.simulations:,} of {cell.n:,} simulations"] if cell.simulations < cell.n else []
     parts += [f"at most {plan['max_steps']:,} steps"] if plan["fewer_steps"] else []
-    parts += [f"{plan['observations']} observations"] if plan["fewer_observations"] else []
+    seen = f"{plan['observations']} of {cell.evaluation['observations']} observations"
+    parts += [seen] if plan["fewer_observations"] else []
     parts += ["a smaller critic"] if cell.seconds is not None and "gan" in cell.method else []
     parts += [f"other {', '.join(cell.changed)}"] if cell.changed else []
     return {
@@ -83,15 +84,20 @@ def simulated(cell: Cell, task: Any, runs: Path, progress: bool) -> Any:
 
 
 def planned(cell: Cell, task: Any, sims: Any, folder: Path) -> dict[str, Any]:
-    """Steps and observations that fit the cell's time, half of it each; decided once, so that a rerun does the same."""
+    """Steps and observations that fit the cell's time; decided once, so that a rerun does the same.
+
+    Half of it is for training, and the other for comparing with references, where there are any; else most of it.
+    """
     path, whole = folder / "plan.json", cell.evaluation["observations"]
     asked = cell.training.get("max_steps")
     if cell.seconds is None:
         return {"max_steps": asked, "observations": whole, "fewer_steps": False, "fewer_observations": False}
     if not path.exists():
-        steps = max(1, int(cell.seconds / 2 / _seconds_per_step(cell, task, sims)))
+        compares = "c2st" in cell.metrics
+        share = 0.5 if compares else 0.8
+        steps = max(1, int(share * cell.seconds / _seconds_per_step(cell, task, sims)))
         compared = C2ST_SECONDS * cell.evaluation["draws"] / 10_000
-        observations = max(1, min(whole, int(cell.seconds / 2 / compared)))
+        observations = max(1, min(whole, int(cell.seconds / 2 / compared))) if compares else whole
         most = asked if asked is not None else _default_steps(cell, task)
         plan = {"max_steps": min(steps, most), "observations": observations}
         write_json(path, {**plan, "fewer_steps": steps < most, "fewer_observations": observations < whole})
