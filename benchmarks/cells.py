@@ -21,6 +21,7 @@ import propersbi as ps
 from benchmarks import paper
 from benchmarks.accuracy import machine, told_apart
 from benchmarks.bench import Cell, locked
+from propersbi.config import decode
 from propersbi.defaults import Defaults
 from propersbi.files import read_json, write_json
 from propersbi.support import support_of
@@ -30,6 +31,7 @@ __all__ = ["drawn", "measure", "tested"]
 LARGE = 500  # numbers in x from which on simulations are kept on disk
 ATTEMPTS = 10  # to draw inside the prior's support
 C2ST_SECONDS = 30.0  # of one comparison of 10 000 draws, roughly: for plans only
+LENGTH = ("time_limit", "max_steps")  # what `propersbi run` makes short
 FEW = 100  # draws inside the support that a comparison needs
 
 
@@ -75,12 +77,14 @@ def _measured(cell: Cell, folder: Path, runs: Path, progress: bool) -> dict[str,
 def simulated(cell: Cell, task: Any, runs: Path, progress: bool) -> Any:
     """The training pairs; large data are kept on disk, in half precision, for all cells with the same seed."""
     options: dict[str, Any] = {"seed": cell.seed, "progress": progress}
+    silent = cell.family == "ours" and task.parts is not None  # the noise is then drawn anew for every batch
+    simulator = task.parts[0] if silent else task.simulate
     if math.prod(task.x_shape) > LARGE:
-        place = runs / "simulations" / f"{cell.task}-{cell.simulations}-{cell.seed}"
+        place = runs / "simulations" / f"{cell.task}-{cell.simulations}-{cell.seed}{'-silent' * silent}"
         with locked(place.with_suffix(".lock")):
             options |= {"path": place, "chunk_size": 250, "half": True}
-            return ps.simulate(task.prior, task.simulate, cell.simulations, **options)
-    return ps.simulate(task.prior, task.simulate, cell.simulations, **options)
+            return ps.simulate(task.prior, simulator, cell.simulations, **options)
+    return ps.simulate(task.prior, simulator, cell.simulations, **options)
 
 
 def planned(cell: Cell, task: Any, sims: Any, folder: Path) -> dict[str, Any]:
@@ -141,10 +145,12 @@ def _fit(cell: Cell, task: Any, sims: Any, chosen: dict[str, Any], folder: Path 
             folder=folder,
             progress=progress,
         )
+    usual = {key: decode(value) for key, value in task.quick.get("training", {}).items() if key not in LENGTH}
     if "rule" in cell.method:
         training["rule"] = paper.rule_of(cell.method["rule"])
     common: dict[str, Any] = {"prior": task.prior, "seed": cell.seed, "folder": folder, "progress": progress}
-    return ps.fit(sims.theta, sims.x, m=cell.m, **common, **training)
+    common["noise"] = None if task.parts is None else task.parts[1]
+    return ps.fit(sims.theta, sims.x, m=cell.m, **common, **{**usual, **training})
 
 
 def evaluated(cell: Cell, task: Any, posterior: ps.Posterior, plan: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import bench, cells, figures, paper, rendering
 from benchmarks.__main__ import main, seconds_of
 
-from propersbi import tasks
+from propersbi import Posterior, tasks
 from propersbi.scoring import EnergyScore, Patched
 from propersbi.types import InputError
 
@@ -254,6 +254,26 @@ def test_figures_of_trained_posteriors(tmp_path, kind, task, names):
     paths = figures.draw(spec, tmp_path, tmp_path / "runs")
     assert [path.stem for path in paths] == names
     assert all(path.stat().st_size > 3_000 for path in paths)
+
+
+def test_our_cells_are_trained_as_the_task_is_run(tmp_path):
+    path = tmp_path / "ours.toml"
+    path.write_text("""
+title = "Ours"
+family = "ours"
+task = "shallow_water"
+simulations = [24]
+seeds = [0]
+metrics = ["r2", "stop_step"]
+evaluation = { pairs = 6, pair_draws = 4 }
+training = { max_steps = 2 }
+methods = [{ name = "default", m = [3] }]
+""")
+    (cell,) = bench.read_spec(str(path)).cells()
+    assert cells.measure(cell, tmp_path, progress=False)["metrics"]["stop_step"] == [2, None]
+    assert type(Posterior.load(cell.folder(tmp_path) / "posterior").sampler).__name__ == "FieldGenerator"
+    (store,) = (tmp_path / "simulations").glob("*-silent")  # noise is not part of the data, but drawn for every batch
+    assert store.is_dir()
 
 
 def test_bad_figures_get_a_sentence(tmp_path, capsys):
