@@ -54,6 +54,18 @@ def test_the_aim_of_an_exact_generator_is_a_draw_from_the_same_law():
     torch.testing.assert_close(to_target.var(), between.var(), rtol=0.03, atol=0)
 
 
+def test_a_network_tells_a_near_wall_from_a_far_one():
+    network = MLPGenerator((1,), (2,), width=16, chain=True)
+    context, level = network.embed(torch.randn(3, 2)), torch.full((3,), 0.1)
+    noisy = torch.tensor([[-0.5], [0.0], [0.95]]) / (1 + level.unsqueeze(1) ** 2).sqrt()
+    free = network.condition(context, noisy, level)
+    network.bound(torch.tensor([-10.0]), torch.tensor([math.inf]))
+    torch.testing.assert_close(network.condition(context, noisy, level), free)  # a hundred noise levels away
+    network.bound(torch.tensor([-10.0]), torch.tensor([1.0]))
+    seen = (network.condition(context, noisy, level) - free).abs().amax(1)
+    assert seen[0] < 1e-4 < 1e-2 < seen[2]
+
+
 def test_levels_go_down_in_equal_ratios_through_the_middle_of_the_range():
     sampler = ReverseMarkov(Exact(), lowest=0.01, highest=1.0)
     assert sampler.levels(1) == [PURE]

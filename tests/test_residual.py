@@ -74,6 +74,19 @@ def test_an_untrained_chain_is_the_linear_gaussian_posterior():
     torch.testing.assert_close(draws.T.cov(), 0.25 * torch.eye(2), atol=0.02, rtol=0)
 
 
+def test_a_step_is_told_where_the_walls_are_seen_from_the_regression():
+    theta, x, _ = linear(500, 3)
+    residual = Residual(ReverseMarkov(MLPGenerator((2,), (3,), width=16, chain=True))).fit(theta, x)
+    lower, upper = torch.tensor([-2.0, -math.inf]), torch.tensor([4.0, 5.0])
+    residual.bound(lower, upper)
+    network = residual.sampler.generator
+    guess = x @ residual.slope + residual.shift
+    for end, wall in ((lower, network.lower), (upper, network.upper)):
+        seen = (wall + x @ network.tilt) * residual.scale + guess
+        torch.testing.assert_close(seen[:, end.isfinite()], end[end.isfinite()].expand(len(x), -1), atol=1e-4, rtol=0)
+    assert network.lower[1] < -1e5
+
+
 def test_fit_uses_it_for_vectors_and_keeps_it_when_saved(tmp_path):
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(100, 2))

@@ -129,7 +129,7 @@ def fit(
         sampler = Residual(sampler).fit(known, x_units(seen))
     dim = math.prod(theta_units.shape)
     ends = [torch.as_tensor(end).expand(dim).reshape(theta_units.shape) for end in box.ends()]
-    if hasattr(sampler, "bound"):  # a density must know where it ends
+    if hasattr(sampler, "bound"):  # a density must know where it ends, a step of a chain better does
         sampler.bound(*(theta_units(end).flatten() for end in ends))
     if hasattr(sampler, "clamp") and box.atoms is not None:  # draws are scored as they will be seen
         sampler.clamp(*(theta_units(end).flatten() for end in ends))

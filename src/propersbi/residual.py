@@ -63,6 +63,12 @@ class Residual(nn.Module):
         self.scale.copy_(scale.clamp_min(1e-3))  # in standard deviations of the parameters
         return self
 
+    def bound(self, lower: Float[Tensor, " dim"], upper: Float[Tensor, " dim"]) -> None:
+        """Say where the walls of the prior are: seen from the regression, they move with the data."""
+        if hasattr(self.sampler, "bound"):
+            walls = ((end - self.shift) / self.scale for end in (lower, upper))
+            self.sampler.bound(*walls, -self.slope / self.scale)
+
     def aim(
         self, m: int, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]
     ) -> tuple[Float[Tensor, "m n *theta"], Float[Tensor, "n *theta"]]:

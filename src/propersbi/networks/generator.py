@@ -64,6 +64,9 @@ class ChainGenerator(Generator):
     ) -> Float[Tensor, "n conditioned"]:
         """What the draws of a step need to know: the data, the noisy parameter (of order one) and its level."""
 
+    def bound(self, lower: Float[Tensor, " dim"], upper: Float[Tensor, " dim"], tilt: Tensor | None = None) -> None:
+        """Say where the walls of the prior are; with a ``tilt (features, dim)`` they move by ``x @ tilt``."""
+
 
 class Modulation(nn.Module):
     r"""Noise enters: :math:`h \mapsto h \odot (1 + W z) + V z`.

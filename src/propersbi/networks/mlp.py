@@ -21,13 +21,16 @@ __all__ = ["MLPGenerator", "PaperMLP"]
 
 SLOPE = 0.1  # of the leaky rectifiers; sharp edges between modes need a piecewise linear network
 WAVES = (0.5, 1.0, 2.0)  # frequencies at which the logarithm of a noise level is shown to the trunk
+NEAR = 2.0  # noise levels from a wall within which a noisy parameter is seen to be near it
+FREE = 1e6  # a bound so far away that there is none
+TILTED = 1000  # numbers in x up to which walls may move with it
 
 
 class MLPGenerator(ChainGenerator):
     """A residual trunk run once per row, and a head modulated by noise run once per draw.
 
-    As a step of a chain the trunk has a second part that also sees the noisy parameter and its level. Steps have less
-    to do than a single pass, so their head is smaller.
+    As a step of a chain the trunk has a second part that also sees the noisy parameter, its level and, in units of that
+    level, how far the walls of the prior are. Steps have less to do than a single pass, so their head is smaller.
 
     Arguments:
         theta_shape: The event shape of the parameters.
@@ -49,6 +52,10 @@ class MLPGenerator(ChainGenerator):
         >>> generator.sample(5, torch.zeros(4, 3)).shape
         torch.Size([5, 4, 2])
     """
+
+    lower: Tensor
+    upper: Tensor
+    tilt: Tensor
 
     def __init__(
         self,
@@ -86,7 +93,11 @@ class MLPGenerator(ChainGenerator):
         features = math.prod(self.x_shape) if embedding is None else _features(embedding, self.x_shape)
         self.trunk = nn.Sequential(nn.Linear(features, width), *(_Gated(width, dropout) for _ in range(depth)))
         if chain:
-            self.told = nn.Linear(dim + 1 + 2 * len(WAVES), width)
+            self.told = nn.Linear(3 * dim + 1 + 2 * len(WAVES), width)
+            self.register_buffer("lower", torch.full((dim,), -FREE))
+            self.register_buffer("upper", torch.full((dim,), FREE))
+            numbers = math.prod(self.x_shape)
+            self.register_buffer("tilt", torch.zeros(numbers if numbers <= TILTED else 0, dim))
             self.step = nn.Sequential(*(_Gated(width, dropout) for _ in range(step_depth)))
         self.last = nn.Sequential(nn.LayerNorm(width), nn.LeakyReLU(SLOPE), nn.Linear(width, self.head_width))
         self.modulations = nn.ModuleDict({str(k): Modulation(self.head_width, self.latent) for k in self.places})
@@ -96,17 +107,33 @@ class MLPGenerator(ChainGenerator):
             nn.init.zeros_(self.out.weight)
             nn.init.zeros_(self.out.bias)
 
+    def bound(self, lower: Float[Tensor, " dim"], upper: Float[Tensor, " dim"], tilt: Tensor | None = None) -> None:
+        """Show a step the walls of the prior, so that it learns where its draws should end.
+
+        Some will still leave them, and :class:`~propersbi.support.Box` brings them back.
+        """
+        if self.chain:
+            self.lower.copy_(lower.clamp(-FREE, FREE))
+            self.upper.copy_(upper.clamp(-FREE, FREE))
+            if tilt is not None:
+                self.tilt.copy_(tilt)
+
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
         features = self.trunk((x if self.embedding is None else self.embedding(x)).flatten(1))
-        return features if self.chain else self.last(features)
+        if not self.chain:
+            return self.last(features)
+        return torch.cat([features, x.flatten(1)[:, : len(self.tilt)] @ self.tilt], 1)
 
     def condition(
         self, context: Float[Tensor, "n context"], noisy: Float[Tensor, "n *theta"], level: Float[Tensor, " n"]
     ) -> Float[Tensor, "n conditioned"]:
-        log_level = level.log().unsqueeze(1)
-        waves = log_level * torch.tensor(WAVES, device=level.device)
-        told = self.told(torch.cat([noisy.flatten(1), log_level, waves.sin(), waves.cos()], 1))
-        return self.last(self.step(context + told))
+        features, moved = context.split([self.width, context.shape[1] - self.width], 1)
+        s, noisy = level.unsqueeze(1), noisy.flatten(1)
+        waves = s.log() * torch.tensor(WAVES, device=level.device)
+        place = noisy * (1 + s**2).sqrt() - moved
+        walls = torch.cat([place - self.lower, self.upper - place], 1).div_(NEAR * s).tanh_()
+        told = self.told(torch.cat([noisy, s.log(), waves.sin(), waves.cos(), walls], 1))
+        return self.last(self.step(features + told))
 
     def forward(
         self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
