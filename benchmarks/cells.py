@@ -51,7 +51,6 @@ def _measured(cell: Cell, folder: Path, runs: Path, progress: bool) -> dict[str,
     simulating = time.monotonic() - started
     plan = planned(cell, task, sims, folder)
     posterior = trained(cell, task, sims, plan, folder, progress)
-    posterior.save(folder / "posterior")
     started = time.monotonic()
     found = evaluated(cell, task, posterior, plan, folder)
     info, seconds = posterior.info, simulating + posterior.info["seconds"] + time.monotonic() - started
@@ -170,7 +169,7 @@ def evaluated(cell: Cell, task: Any, posterior: ps.Posterior, plan: dict[str, An
 
 def tested(cell: Cell, task: Any, posterior: ps.Posterior) -> tuple[np.ndarray, np.ndarray]:
     """Draws ``(draws, N, d)`` for fresh test pairs, and their parameters ``(N, d)``."""
-    prior, draws = task.prior if task.test_prior is None else task.test_prior, cell.evaluation["pair_draws"]
+    prior, draws = task.test_prior or task.prior, cell.evaluation["pair_draws"]
     test = ps.simulate(prior, task.simulate, cell.evaluation["pairs"], seed=cell.seed, group="test", progress=False)
     theta = np.asarray(test.theta).reshape(len(test.theta), -1)
     samples = np.empty((draws, *theta.shape), np.float32)

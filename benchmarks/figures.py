@@ -143,7 +143,7 @@ def _waves(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]:
 
 def _images(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]:
     task, samples = ps.tasks.get(spec.cells()[0].task), {}
-    prior = task.prior if task.test_prior is None else task.test_prior
+    prior = task.test_prior or task.prior
     test = ps.simulate(prior, task.simulate, IMAGES, seed=0, group="figure", progress=False)
     for name, cell, posterior in trained(spec, runs):
         samples[name] = drawn(cell, task, posterior, np.asarray(test.x), DRAWS, 1)[0]

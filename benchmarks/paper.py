@@ -69,7 +69,7 @@ def fit(
         seed: Of weights, batches and noise.
         training: The network, batch size and share held out, and options of ``TrainConfig``.
         reduced: Whether a game takes its smaller critic.
-        folder: Where the checkpoint is kept.
+        folder: Where checkpoint and posterior are kept.
         progress: Whether to show a bar.
     """
     game = gatsbi.chosen(method["gan"], reduced) if "gan" in method else None
@@ -92,7 +92,10 @@ def fit(
     checkpoint = None if folder is None else folder / "checkpoint.ckpt"
     history = train(aim, FreshBatches(source), held_out, config, checkpoint=checkpoint, progress=progress)
     info = {"steps": history.steps, "seconds": history.seconds, "stopped": history.stopped, "torch": torch.__version__}
-    return ps.Posterior(sampler.cpu(), theta_units, x_units, info=info)
+    posterior = ps.Posterior(sampler.cpu(), theta_units, x_units, info=info)
+    if folder is not None:
+        posterior.save(folder / "posterior")
+    return posterior
 
 
 def _game_options(game: dict[str, Any] | None, training: dict[str, Any], n: int) -> dict[str, Any]:
