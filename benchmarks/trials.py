@@ -1,6 +1,6 @@
 """What the defaults are worth: one thing changed at a time, three observations, seed 0.
 
-    python -m benchmarks.trials --tasks two_moons slcp --simulations 10000
+    python -m benchmarks.trials --tasks two_moons slcp --simulations 2000
     python -m benchmarks.trials --tasks gaussian_linear --simulations 1000 --trials defaults "no linear regression"
 
 Runs what is not yet in ``benchmarks/results/trials-<task>.csv`` and writes ``trials.md`` beside it. C2ST with 4 000
@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, machine
+from propersbi.defaults import Defaults
 from propersbi.networks import MLPGenerator
 from propersbi.refinement import ReverseMarkov
 
@@ -44,6 +46,13 @@ def chain(theta_shape: Any, x_shape: Any, *, chain: bool, **levels: float) -> Re
     return ReverseMarkov(MLPGenerator(theta_shape, x_shape, chain=chain), **levels)  # type: ignore[arg-type]
 
 
+class Blind(MLPGenerator):
+    """The default network without a view of the prior's walls."""
+
+    def bound(self, *walls: Any) -> None:
+        pass
+
+
 class Summing(MLPGenerator):
     """The default network with blocks of two rectified layers in place of products."""
 
@@ -60,6 +69,8 @@ class Summing(MLPGenerator):
 
 TRIALS: dict[str, dict[str, Any]] = {
     "defaults": {},
+    "no view of the walls": {"network": Blind},
+    "no walls, in probits of the parameters": {"probits": True},
     "sums in place of products": {"network": Summing},
     "dropout 0.1": {"network": partial(MLPGenerator, dropout=0.1)},
     "learning rate 0.001": {"learning_rate": 1e-3},
@@ -68,8 +79,9 @@ TRIALS: dict[str, dict[str, Any]] = {
     "width 128": {"network": partial(MLPGenerator, width=128, head_width=128)},
     "as many latent variables as parameters": {"network": lambda t, x, **o: MLPGenerator(t, x, latent=t[0], **o)},
     "weight decay 0.1": {"weight_decay": 0.1},
-    "batches of 128": {"batch_size": 128},
-    "half the steps of training": {"max_steps": 2000},
+    "half the batch": {"batch_size": 0.5},
+    "half the steps of training": {"max_steps": 0.5},
+    "twice the steps of training": {"max_steps": 2.0},
     "levels spread by 2.2": {"network": partial(chain, spread=2.2)},
     "levels up to 5": {"network": partial(chain, highest=5.0)},
     "no linear regression": {"network": "bare"},
@@ -90,18 +102,27 @@ def read(task: str) -> list[dict[str, str]]:
 
 def run(name: str, simulations: int, trial: str) -> list[dict[str, Any]]:
     """Train once and compare; a row for each number of sampling steps."""
-    task, options = ps.tasks.get(name), dict(TRIALS[trial])
+    task: Any = ps.tasks.get(name)
+    options = dict(TRIALS[trial])
     sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED, progress=False)
     if options.get("network") == "bare":  # a network that is already built is taken as it is
         options["network"] = MLPGenerator(sims.theta.shape[1:], sims.x.shape[1:], chain=True)
     if not options:  # the benchmark trains this one, too
         options["folder"] = RUNS / f"{name}-{simulations}-{SEED}-default-10x10000"
-    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=SEED, **options)
-    rows = []
+    default, rows = Defaults(sims.theta.shape[1:], sims.x.shape[1:]), round(0.9 * simulations)
+    usual = {"max_steps": default.max_steps(rows, 8), "batch_size": default.batch_size(rows)}
+    options |= {key: round(options[key] * usual[key]) for key in usual.keys() & options.keys()}
+    probits, prior, theta = options.pop("probits", False), task.prior, np.asarray(sims.theta)
+    if probits:
+        theta = ndtri((theta - prior.lower) / (prior.upper - prior.lower))
+    posterior = ps.fit(theta, sims.x, prior=None if probits else prior, seed=SEED, **options)
+    found = []
     for steps in (2, 4, 8, 16) if trial == "defaults" else (None,):
         scores = []
         for i in OBSERVATIONS:
             samples = posterior.sample((DRAWS,), x=task.observation(i), steps=steps, seed=SEED).numpy()
+            if probits:
+                samples = prior.lower + (prior.upper - prior.lower) * ndtr(samples)
             reference = task.reference_posterior(task.observation(i), DRAWS, np.random.default_rng([SEED, i]))
             scores.append(ps.metrics.c2st(samples, reference))
         info = posterior.info
@@ -113,9 +134,9 @@ def run(name: str, simulations: int, trial: str) -> list[dict[str, Any]]:
             "c2st": round(float(np.mean(scores)), 3),
         }
         row |= {"kept": info["best_step"], "trained": info["steps"], "train_seconds": round(info["seconds"])}
-        rows.append(row | {"machine": machine(), "date": date.today().isoformat()})
+        found.append(row | {"machine": machine(), "date": date.today().isoformat()})
         print(row, flush=True)
-    return rows
+    return found
 
 
 def write(task: str, rows: list[dict[str, Any]]) -> None:

@@ -32,7 +32,7 @@ class Defaults:
     Examples:
         >>> vectors, images = Defaults((2,), (2,)), Defaults((28, 28), (28, 28))
         >>> vectors.steps(), images.steps(), vectors.max_steps(10_000, steps=8)
-        (8, 1, 4172)
+        (8, 1, 5215)
     """
 
     theta_shape: tuple[int, ...]
@@ -83,7 +83,7 @@ class Defaults:
         """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
         numbers = math.prod(self.theta_shape) + self.numbers
         growth = 0.25 if n < MANY else min(max(numbers / 18, 0.4), 0.75)
-        return round((2500 if steps == 1 else 4000) * (n / MANY) ** growth)
+        return round((2500 if steps == 1 else 5000) * (n / MANY) ** growth)
 
     def training(self) -> dict[str, Any]:
         """Fields of :class:`~propersbi.training.TrainConfig` that differ from their own defaults."""
