@@ -4,8 +4,9 @@
     python -m benchmarks.accuracy --tasks two_moons slcp --methods "sbi NPE" "sbi NPSE"   # pip install propersbi[peers]
 
 Runs what is not yet in ``benchmarks/results/accuracy.csv``, adds it there and writes ``accuracy.md`` beside it, next to
-published figures. Training, draws and scores are kept in ``benchmarks/runs``: a run that was cut off continues. Samples
-are compared as sbibm does: 10 000 draws against 10 000 of the reference posterior, five-fold accuracy of a classifier.
+published figures, and the README's table. Training, draws and scores are kept in ``benchmarks/runs``: a run that was
+cut off continues. Samples are compared as sbibm does: 10 000 draws against 10 000 of the reference posterior, five-fold
+accuracy of a classifier.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from benchmarks.peers import PEERS, Trained
 from propersbi.files import read_json, write_json, write_with
 
 HERE = Path(__file__).parent
-RESULTS, RUNS = HERE / "results", HERE / "runs"
+RESULTS, RUNS, README = HERE / "results", HERE / "runs", HERE.parent / "README.md"
+MARKS = "<!-- accuracy -->\n", "<!-- end of accuracy -->"
 FIELDS = ["task", "method", "simulations", "seed", "c2st", "c2st_sd", "observations", "train_seconds", "steps"]
 FIELDS += ["sample_seconds", "draws", "version", "machine", "date"]
 OURS: dict[str, dict[str, Any]] = {"default": {}, "one pass": {"steps": 1}}
@@ -124,6 +126,8 @@ def write(rows: list[dict[str, str]]) -> None:
         writer.writeheader()
         writer.writerows(rows)
     (RESULTS / "accuracy.md").write_text(table(rows))
+    before, _, after = between(README.read_text())
+    README.write_text(before + brief(rows) + after)
 
 
 def place(row: dict[str, str]) -> int:
@@ -162,6 +166,31 @@ def table(rows: list[dict[str, str]]) -> str:
     dates = sorted({row["date"] for row in rows})
     made = f"Machine: {'; '.join(machines)}, one thread, often with the other core busy. Dates: {', '.join(dates)}."
     return "\n".join([*lines, "", made, ""])
+
+
+def between(text: str) -> list[str]:
+    """The README up to its table, the table, and the rest."""
+    before, rest = text.split(MARKS[0])
+    middle, after = rest.split(MARKS[1])
+    return [before + MARKS[0], middle, MARKS[1] + after]
+
+
+def brief(rows: list[dict[str, str]]) -> str:
+    """The README's table: seed 0 of the defaults beside sbi's methods trained here, and published figures."""
+    live, quoted = list(PEERS), [name for name in PUBLISHED if name != "GATSBI"]
+    columns = ["task", "simulations", "propersbi", "training", *(f"{name}, here" for name in live), *quoted]
+    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    found = {(row["task"], row["simulations"], row["method"]): row for row in rows if row["seed"] == "0"}
+    known = {(row["task"], row["simulations"], row["method"]): row for row in read(HERE / "published_c2st.csv")}
+    for (task, simulations, method), row in found.items():
+        if method == "default":
+            cells = [found.get((task, simulations, name)) for name in live]
+            cells += [known.get((task, simulations, name)) for name in quoted]
+            figures = [f"{float(cell['c2st']):.3f}".removeprefix("0") if cell else "" for cell in (row, *cells)]
+            seconds = f"{float(row['train_seconds']):.0f} s"
+            shown = [task, f"{int(simulations):,}", f"**{figures[0]}**", seconds, *figures[1:]]
+            lines.append(f"| {' | '.join(shown)} |")
+    return "\n".join([*lines, ""])
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from benchmarks import accuracy
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
@@ -76,3 +77,9 @@ def test_every_link_of_the_documentation_leads_somewhere():
     for page in [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
             assert link.startswith("https://") or (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_table_of_accuracies_is_the_one_that_was_measured():
+    assert accuracy.between(README)[1] == accuracy.brief(accuracy.read())
+    measured = accuracy.table(accuracy.read())
+    assert (accuracy.RESULTS / "accuracy.md").read_text() == measured

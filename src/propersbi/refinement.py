@@ -9,8 +9,8 @@ One generator learns, at every noise level :math:`s`, to draw from :math:`p(\the
 
 so that :math:`F` and its target :math:`(\theta - c_{skip}\theta_s)/c_{out}` are of order one whatever the level: any
 rule scores :math:`F` against that target. Sampling starts with nothing but noise, :math:`s \to \infty`, where the step
-is a single pass that is told no parameter at all, and goes down a grid of levels: draw :math:`\vartheta`, then step to
-the next level :math:`s' < s` by the exact Gaussian bridge between :math:`\vartheta` and :math:`\theta_s`,
+is a single pass, and goes down a grid of levels: draw :math:`\vartheta`, then step to the next level :math:`s' < s`
+by the exact Gaussian bridge between :math:`\vartheta` and :math:`\theta_s`,
 
 .. math:: \theta_{s'} \sim N\big(\vartheta + \tfrac{s'^2}{s^2}(\theta_s - \vartheta),\;
           s'^2 (1 - \tfrac{s'^2}{s^2})\big).
@@ -26,7 +26,6 @@ References:
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -93,7 +92,7 @@ class ReverseMarkov(nn.Module):
         level = log_level.exp().clamp(self.lowest, self.highest)
         level = torch.where(torch.rand_like(level) < self.first, PURE, level)
         s = _beside(level, theta)
-        noisy = torch.where(s < PURE, theta + s * torch.randn_like(theta), 0.0)
+        noisy = theta + s * torch.randn_like(theta)
         skip, out = 1 / (1 + s**2), s / (1 + s**2).sqrt()
         return self._raw(m, self.generator.embed(x), noisy, level), (theta - skip * noisy) / out
 
@@ -101,16 +100,15 @@ class ReverseMarkov(nn.Module):
         """``m`` draws for each row of ``x``, refined in ``steps`` steps."""
         levels = self.levels(self.steps if steps is None else _checked(steps))
         context = self.generator.embed(x)
-        nothing, pure = x.new_zeros(len(x), *self.theta_shape), x.new_full((len(x),), levels[0])
-        theta = self._raw(m, context, nothing, pure).flatten(0, 1)  # all draws of a row start alike
-        noisy = torch.zeros_like(theta)
-        rows = context.repeat(m, *[1] * (context.ndim - 1))  # from here on each has its own noisy parameter
-        for before, s in pairwise(levels):
-            kept = (s / before) ** 2
-            noisy = theta + kept * (noisy - theta) + s * math.sqrt(1 - kept) * torch.randn_like(theta)
-            raw = self._raw(1, rows, noisy, x.new_full((len(rows),), s))[0]
+        rows = context.repeat(m, *[1] * (context.ndim - 1))  # every draw has its own noisy parameter
+        noisy = math.sqrt(1 + PURE**2) * torch.randn(len(rows), *self.theta_shape, device=x.device)
+        for s, following in zip(levels, [*levels[1:], 0.0], strict=True):
+            raw = self._raw(1, rows, noisy, torch.full((len(rows),), s, device=x.device))[0]
             theta = noisy / (1 + s**2) + raw * s / math.sqrt(1 + s**2)
-        return theta.unflatten(0, (m, len(x)))
+            kept = (following / s) ** 2
+            bridge = following * math.sqrt(1 - kept)
+            noisy = theta + kept * (noisy - theta) + bridge * torch.randn_like(theta)
+        return noisy.unflatten(0, (m, len(x)))
 
     def levels(self, steps: int) -> list[float]:
         """The noise levels of a chain: nothing but noise, then in equal ratios through the middle of the range.
