@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 
@@ -24,7 +25,7 @@ import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, machine
 from propersbi.defaults import Defaults
 from propersbi.networks import MLPGenerator
-from propersbi.refinement import ReverseMarkov
+from propersbi.refinement import PURE, ReverseMarkov
 
 DRAWS, OBSERVATIONS, SEED = 4000, (1, 5, 10), 0  # the last two of Two Moons lie at the walls
 FIELDS = [
@@ -41,9 +42,18 @@ FIELDS = [
 ]
 
 
-def chain(theta_shape: Any, x_shape: Any, *, chain: bool, **levels: float) -> ReverseMarkov:
-    """The default network with other noise levels."""
-    return ReverseMarkov(MLPGenerator(theta_shape, x_shape, chain=chain), **levels)  # type: ignore[arg-type]
+class Untold(ReverseMarkov):
+    """A chain whose first step is told no parameter, in place of one that is nothing but noise."""
+
+    def _raw(self, m: int, context: Tensor, noisy: Tensor, level: Tensor) -> Tensor:
+        return super()._raw(m, context, torch.where(level.unsqueeze(1) < PURE, noisy, 0.0), level)
+
+
+def chain(
+    theta_shape: Any, x_shape: Any, *, chain: bool, kind: type[ReverseMarkov] = ReverseMarkov, **levels: float
+) -> ReverseMarkov:
+    """The default network in another chain, or with other noise levels."""
+    return kind(MLPGenerator(theta_shape, x_shape, chain=chain), **levels)  # type: ignore[arg-type]
 
 
 class Blind(MLPGenerator):
@@ -72,7 +82,9 @@ TRIALS: dict[str, dict[str, Any]] = {
     "no view of the walls": {"network": Blind},
     "no walls, in probits of the parameters": {"probits": True},
     "sums in place of products": {"network": Summing},
+    "no dropout": {"network": partial(MLPGenerator, dropout=0.0)},
     "dropout 0.1": {"network": partial(MLPGenerator, dropout=0.1)},
+    "dropout 0.2": {"network": partial(MLPGenerator, dropout=0.2)},
     "learning rate 0.001": {"learning_rate": 1e-3},
     "beta 1": {"rule": ps.EnergyScore(beta=1.0)},
     "m 10": {"m": 10},
@@ -84,6 +96,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "twice the steps of training": {"max_steps": 2.0},
     "levels spread by 2.2": {"network": partial(chain, spread=2.2)},
     "levels up to 5": {"network": partial(chain, highest=5.0)},
+    "first step told no parameter": {"network": partial(chain, kind=Untold)},
     "no linear regression": {"network": "bare"},
     "one pass": {"steps": 1},
 }
