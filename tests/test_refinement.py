@@ -66,14 +66,6 @@ def test_a_network_tells_a_near_wall_from_a_far_one():
     assert seen[0] < 1e-4 < 1e-2 < seen[2]
 
 
-@pytest.mark.parametrize(
-    ("dim", "features", "chain", "dropout"), [(2, 6, True, 0.0), (2, 7, True, 0.1), (2, 7, False, 0.0)]
-)
-def test_units_are_silenced_where_simulations_lie_far_apart(dim, features, chain, dropout):
-    assert MLPGenerator((dim,), (features,), chain=chain).dropout == dropout
-    assert MLPGenerator((dim,), (features,), chain=chain, dropout=0.3).trunk[1].dropout.p == 0.3
-
-
 def test_levels_go_down_in_equal_ratios_through_the_middle_of_the_range():
     sampler = ReverseMarkov(Exact(), lowest=0.01, highest=1.0)
     assert sampler.levels(1) == [PURE]

@@ -23,7 +23,6 @@ SLOPE = 0.1  # of the leaky rectifiers; sharp edges between modes need a piecewi
 WAVES = (0.5, 1.0, 2.0)  # frequencies at which the logarithm of a noise level is shown to the trunk
 NEAR = 2.0  # noise levels from a wall within which a noisy parameter is seen to be near it
 FREE = 1e6  # a bound so far away that there is none
-FEW = 8  # numbers in theta and x that simulations fill densely
 TILTED = 1000  # numbers in x up to which walls may move with it
 
 
@@ -44,8 +43,7 @@ class MLPGenerator(ChainGenerator):
         latent: Latent variables: 8, or more for more than 8 parameters, in a chain, where each parameter also has one
             added to it; as many as parameters in one pass, where more of them blur thin posteriors.
         places: Where noise enters: 0 is the trunk's output, k the output of the head's k-th hidden layer.
-        dropout: Share of the trunk's hidden units that are silenced at random in training: 0.1 in a chain for more than
-            8 numbers in theta and x, among which simulations lie far apart, else none.
+        dropout: Share of the trunk's hidden units that are silenced at random in training.
         chain: Whether it is a step of a chain (:class:`~propersbi.refinement.ReverseMarkov`).
         embedding: An own network in front of the trunk, ``(n, *x_shape) -> (n, features)``; else x is flattened.
 
@@ -71,7 +69,7 @@ class MLPGenerator(ChainGenerator):
         head_width: int | None = None,
         latent: int | None = None,
         places: Sequence[int] = (0,),
-        dropout: float | None = None,
+        dropout: float = 0.0,
         chain: bool = False,
         embedding: nn.Module | None = None,
     ) -> None:
@@ -82,9 +80,7 @@ class MLPGenerator(ChainGenerator):
         self.head = (1 if chain else 2) if head is None else head
         self.head_width = (-(-width // 2) if chain else width) if head_width is None else head_width
         self.latent = (max(8, dim) if chain else dim) if latent is None else latent
-        self.places, self.chain, self.embedding = tuple(places), chain, embedding
-        far_apart = chain and dim + math.prod(self.x_shape) > FEW
-        self.dropout = (0.1 if far_apart else 0.0) if dropout is None else dropout
+        self.places, self.dropout, self.chain, self.embedding = tuple(places), dropout, chain, embedding
         _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
         _check_sizes(head_width=[self.head_width], latent=[self.latent])
         if chain and self.latent < dim:
@@ -95,14 +91,14 @@ class MLPGenerator(ChainGenerator):
         if not places or not set(places) <= set(range(self.head + 1)):
             raise InputError(f"Noise must enter at places between 0 and {self.head}, got {self.places}.")
         features = math.prod(self.x_shape) if embedding is None else _features(embedding, self.x_shape)
-        self.trunk = nn.Sequential(nn.Linear(features, width), *(_Gated(width, self.dropout) for _ in range(depth)))
+        self.trunk = nn.Sequential(nn.Linear(features, width), *(_Gated(width, dropout) for _ in range(depth)))
         if chain:
             self.told = nn.Linear(3 * dim + 1 + 2 * len(WAVES), width)
             self.register_buffer("lower", torch.full((dim,), -FREE))
             self.register_buffer("upper", torch.full((dim,), FREE))
             numbers = math.prod(self.x_shape)
             self.register_buffer("tilt", torch.zeros(numbers if numbers <= TILTED else 0, dim))
-            self.step = nn.Sequential(*(_Gated(width, self.dropout) for _ in range(step_depth)))
+            self.step = nn.Sequential(*(_Gated(width, dropout) for _ in range(step_depth)))
         self.last = nn.Sequential(nn.LayerNorm(width), nn.LeakyReLU(SLOPE), nn.Linear(width, self.head_width))
         self.modulations = nn.ModuleDict({str(k): Modulation(self.head_width, self.latent) for k in self.places})
         self.hidden = nn.ModuleList(nn.Linear(self.head_width, self.head_width) for _ in range(self.head))
