@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from propersbi.networks import Flow, GridEmbedding, MLPGenerator, UNetGenerator, is_grid, is_image_problem
+from propersbi.networks.mlp import FEATURES
 from propersbi.objectives import MaximumLikelihood
 from propersbi.refinement import ReverseMarkov
 
@@ -16,7 +17,6 @@ __all__ = ["Defaults"]
 
 STEPS = 8
 MANY = 9000  # simulations from which on the number of training steps grows faster
-FEATURES = 1000  # numbers in x up to which a linear regression on them comes first
 LOOK = 10_000_000  # numbers of x that units and bandwidths are found on, at most
 
 

@@ -25,14 +25,13 @@ from torch.nn.functional import interpolate, leaky_relu
 
 from propersbi.networks.embed import is_grid
 from propersbi.networks.generator import ChainGenerator
-from propersbi.networks.mlp import SLOPE, WAVES, _check_sizes
+from propersbi.networks.mlp import FREE, SLOPE, WAVES, _check_sizes
 from propersbi.regression import ridge
 from propersbi.types import InputError
 
 __all__ = ["UNetGenerator", "is_image_problem"]
 
 FEATURES = 1024  # numbers up to which a regression on all of them is quick
-FREE = 1e30  # stands for infinity, of which no average can be taken
 LOWEST = 0.05  # of the mean deviation: how little a pixel may be left with
 
 

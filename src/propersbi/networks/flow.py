@@ -14,13 +14,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from propersbi.networks.mlp import _check_sizes, _features
+from propersbi.networks.mlp import FREE, _check_sizes, _features
 from propersbi.types import InputError
 
 __all__ = ["Flow"]
 
 MOST = 10**9  # weights
-FREE = 1e30  # stands for infinity, of which no average can be taken
 
 
 class Flow(nn.Module):

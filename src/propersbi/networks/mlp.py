@@ -22,8 +22,8 @@ __all__ = ["MLPGenerator", "PaperMLP"]
 SLOPE = 0.1  # of the leaky rectifiers; sharp edges between modes need a piecewise linear network
 WAVES = (0.5, 1.0, 2.0)  # frequencies at which the logarithm of a noise level is shown to the trunk
 NEAR = 2.0  # noise levels from a wall within which a noisy parameter is seen to be near it
-FREE = 1e6  # a bound so far away that there is none
-TILTED = 1000  # numbers in x up to which walls may move with it
+FREE = 1e30  # stands for infinity, of which no average can be taken
+FEATURES = 1000  # numbers in x up to which a linear regression on them comes first, and walls move with them
 
 
 class MLPGenerator(ChainGenerator):
@@ -97,7 +97,7 @@ class MLPGenerator(ChainGenerator):
             self.register_buffer("lower", torch.full((dim,), -FREE))
             self.register_buffer("upper", torch.full((dim,), FREE))
             numbers = math.prod(self.x_shape)
-            self.register_buffer("tilt", torch.zeros(numbers if numbers <= TILTED else 0, dim))
+            self.register_buffer("tilt", torch.zeros(numbers if numbers <= FEATURES else 0, dim))
             self.step = nn.Sequential(*(_Gated(width, dropout) for _ in range(step_depth)))
         self.last = nn.Sequential(nn.LayerNorm(width), nn.LeakyReLU(SLOPE), nn.Linear(width, self.head_width))
         self.modulations = nn.ModuleDict({str(k): Modulation(self.head_width, self.latent) for k in self.places})
