@@ -1,4 +1,4 @@
-"""How long 10 000 posterior draws take, beside sbi's score-based posterior, in one run.
+"""How long posterior draws take, beside sbi's score-based posterior, in one run.
 
     python -m benchmarks.sampling                                   # pip install propersbi[peers]
 
@@ -21,7 +21,7 @@ import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
 from benchmarks.peers import PEERS
 
-DRAWS, SIMULATIONS, SEED, REPEATS = 10_000, 1000, 0, 3
+DRAWS, SIMULATIONS, SEED, REPEATS = (1000, 10_000), 1000, 0, 3
 
 
 def seconds(sample: Callable[[np.ndarray, int], np.ndarray], x: np.ndarray, draws: int) -> float:
@@ -46,28 +46,29 @@ def main() -> None:
     lines = [
         "# Sampling",
         "",
-        f"Seconds for {DRAWS:,} posterior draws of observation 1 with the default number of steps, the fastest of",
-        f"{REPEATS} after a warm-up, on {options.threads} threads. Written by `python -m benchmarks.sampling`.",
+        f"Seconds for posterior draws of observation 1 with the default steps, the fastest of {REPEATS} after a",
+        f"warm-up, on {options.threads} threads. Written by `python -m benchmarks.sampling`.",
         "",
-        "| task | `ps.fit`, 8 steps | one pass | sbi NPE | sbi NPSE | NPSE / ours |",
-        "|---|---|---|---|---|---|",
+        "| task | draws | `ps.fit`, 8 steps | one pass | sbi NPE | sbi NPSE | NPSE / ours |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name in options.tasks:
         task = ps.tasks.get(name)
         sims = ps.simulate(task.prior, task.simulate, SIMULATIONS, seed=SEED, progress=False)
         theta, x = np.asarray(sims.theta), np.asarray(sims.x)
-        taken = {}
+        samplers: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {}
         for method, steps in (("ours", 8), ("one pass", 1)):
             posterior = ps.fit(theta, x, prior=task.prior, steps=steps, max_steps=20, seed=SEED, progress=False)
-            torch.set_num_threads(options.threads)
-            taken[method] = seconds(partial(draw, posterior), task.observation(1), DRAWS)
+            samplers[method] = partial(draw, posterior)
         for method, train in PEERS.items():
-            sample = train(task.prior, theta, x, SEED, max_num_epochs=5)[0]
-            torch.set_num_threads(options.threads)
-            taken[method] = seconds(sample, task.observation(1), DRAWS)
-        ratio = taken["sbi NPSE"] / taken["ours"]
-        lines.append(f"| {name} | " + " | ".join(f"{value:.3f}" for value in taken.values()) + f" | {ratio:.0f}x |")
-        print(lines[-1], flush=True)
+            samplers[method] = train(task.prior, theta, x, SEED, max_num_epochs=5)[0]
+        torch.set_num_threads(options.threads)
+        for draws in DRAWS:
+            taken = {method: seconds(sample, task.observation(1), draws) for method, sample in samplers.items()}
+            ratio = taken["sbi NPSE"] / taken["ours"]
+            figures = " | ".join(f"{value:.3f}" for value in taken.values())
+            lines.append(f"| {name} | {draws:,} | {figures} | {ratio:.0f}x |")
+            print(lines[-1], flush=True)
     lines += ["", f"Machine: {machine()}. Date: {date.today().isoformat()}. Seed {SEED}.", ""]
     (RESULTS / "sampling.md").write_text("\n".join(lines))
 

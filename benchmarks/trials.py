@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import argparse
 import csv
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -49,6 +52,19 @@ class Untold(ReverseMarkov):
         return super()._raw(m, context, torch.where(level.unsqueeze(1) < PURE, noisy, 0.0), level)
 
 
+class Natural(ReverseMarkov):
+    """A chain whose steps are scored in units of the parameters: those from high levels count for more."""
+
+    def _raw(self, m: int, context: Tensor, noisy: Tensor, level: Tensor) -> Tensor:
+        self.seen = level
+        return super()._raw(m, context, noisy, level)
+
+    def aim(self, m: int, theta: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        draws, target = super().aim(m, theta, x)
+        out = (self.seen / (1 + self.seen**2).sqrt()).unsqueeze(1)
+        return out * draws, out * target
+
+
 def chain(
     theta_shape: Any, x_shape: Any, *, chain: bool, kind: type[ReverseMarkov] = ReverseMarkov, **levels: float
 ) -> ReverseMarkov:
@@ -81,13 +97,17 @@ TRIALS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "no view of the walls": {"network": Blind},
     "no walls, in probits of the parameters": {"probits": True},
+    "cut off at the walls, not reflected": {"cut": True},
+    "tails of the data left alone": {"tails": True},
     "sums in place of products": {"network": Summing},
     "dropout 0.1": {"network": partial(MLPGenerator, dropout=0.1)},
     "learning rate 0.001": {"learning_rate": 1e-3},
     "beta 1": {"rule": ps.EnergyScore(beta=1.0)},
     "m 10": {"m": 10},
+    "m 4": {"m": 4},
     "width 128": {"network": partial(MLPGenerator, width=128, head_width=128)},
     "as many latent variables as parameters": {"network": lambda t, x, **o: MLPGenerator(t, x, latent=t[0], **o)},
+    "noise in both layers of the head": {"network": partial(MLPGenerator, places=(0, 1))},
     "weight decay 0.1": {"weight_decay": 0.1},
     "half the batch": {"batch_size": 0.5},
     "half the steps of training": {"max_steps": 0.5},
@@ -95,8 +115,10 @@ TRIALS: dict[str, dict[str, Any]] = {
     "levels spread by 2.2": {"network": partial(chain, spread=2.2)},
     "levels up to 5": {"network": partial(chain, highest=5.0)},
     "first step told no parameter": {"network": partial(chain, kind=Untold)},
+    "scored in units of the parameters": {"network": partial(chain, kind=Natural)},
     "no linear regression": {"network": "bare"},
     "one pass": {"steps": 1},
+    "three networks, a third of the draws each": {"networks": 3},
 }
 
 
@@ -112,31 +134,41 @@ def read(task: str) -> list[dict[str, str]]:
 
 
 def run(name: str, simulations: int, trial: str) -> list[dict[str, Any]]:
-    """Train once and compare; a row for each number of sampling steps."""
+    """Train and compare; a row for each number of sampling steps."""
     task: Any = ps.tasks.get(name)
     options = dict(TRIALS[trial])
+    probits, cut, tails, networks = (options.pop(key, 0) for key in ("probits", "cut", "tails", "networks"))
     sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED, progress=False)
+    theta, prior = np.asarray(sims.theta), task.prior
     if options.get("network") == "bare":  # a network that is already built is taken as it is
         options["network"] = MLPGenerator(sims.theta.shape[1:], sims.x.shape[1:], chain=True)
-    if not options:  # the benchmark trains this one, too
+    if cut or not TRIALS[trial]:  # the benchmark trains this one, too
         options["folder"] = RUNS / f"{name}-{simulations}-{SEED}-default-10x10000"
     default, rows = Defaults(sims.theta.shape[1:], sims.x.shape[1:]), round(0.9 * simulations)
     usual = {"max_steps": default.max_steps(rows, 8), "batch_size": default.batch_size(rows)}
     options |= {key: round(options[key] * usual[key]) for key in usual.keys() & options.keys()}
-    probits, prior, theta = options.pop("probits", False), task.prior, np.asarray(sims.theta)
     if probits:
         theta = ndtri((theta - prior.lower) / (prior.upper - prior.lower))
-    posterior = ps.fit(theta, sims.x, prior=None if probits else prior, seed=SEED, **options)
+    with mock.patch.object(Defaults, "tail", return_value=None) if tails else nullcontext():
+        posteriors = [
+            ps.fit(theta, sims.x, prior=None if probits else prior, seed=SEED + k, **options)
+            for k in range(networks or 1)
+        ]
+    if cut:
+        posteriors[0].support = replace(posteriors[0].support, atoms=0.0)
     found = []
     for steps in (2, 4, 8, 16) if trial == "defaults" else (None,):
         scores = []
         for i in OBSERVATIONS:
-            samples = posterior.sample((DRAWS,), x=task.observation(i), steps=steps, seed=SEED).numpy()
+            each = [(DRAWS + k) // len(posteriors) for k in range(len(posteriors))]
+            parts = zip(posteriors, each, strict=True)
+            drawn = [p.sample((n,), x=task.observation(i), steps=steps, seed=SEED).numpy() for p, n in parts]
+            samples = np.concatenate(drawn)
             if probits:
                 samples = prior.lower + (prior.upper - prior.lower) * ndtr(samples)
             reference = task.reference_posterior(task.observation(i), DRAWS, np.random.default_rng([SEED, i]))
             scores.append(ps.metrics.c2st(samples, reference))
-        info = posterior.info
+        info = posteriors[0].info
         row = {
             "task": name,
             "simulations": simulations,
@@ -144,7 +176,8 @@ def run(name: str, simulations: int, trial: str) -> list[dict[str, Any]]:
             "sampling_steps": steps or options.get("steps", 8),
             "c2st": round(float(np.mean(scores)), 3),
         }
-        row |= {"kept": info["best_step"], "trained": info["steps"], "train_seconds": round(info["seconds"])}
+        seconds = round(sum(posterior.info["seconds"] for posterior in posteriors))
+        row |= {"kept": info["best_step"], "trained": info["steps"], "train_seconds": seconds}
         found.append(row | {"machine": machine(), "date": date.today().isoformat()})
         print(row, flush=True)
     return found
