@@ -28,7 +28,6 @@ from propersbi.files import read_json, write_json, write_with
 
 HERE = Path(__file__).parent
 RESULTS, RUNS, README = HERE / "results", HERE / "runs", HERE.parent / "README.md"
-MARKS = "<!-- accuracy -->\n", "<!-- end of accuracy -->"
 FIELDS = ["task", "method", "simulations", "seed", "c2st", "c2st_sd", "observations", "train_seconds", "steps"]
 FIELDS += ["sample_seconds", "draws", "version", "machine", "date"]
 OURS: dict[str, dict[str, Any]] = {"default": {}, "one pass": {"steps": 1}}
@@ -126,7 +125,7 @@ def write(rows: list[dict[str, str]]) -> None:
         writer.writeheader()
         writer.writerows(rows)
     (RESULTS / "accuracy.md").write_text(table(rows))
-    before, _, after = between(README.read_text())
+    before, _, after = between(README.read_text(), "accuracy")
     README.write_text(before + brief(rows) + after)
 
 
@@ -168,11 +167,12 @@ def table(rows: list[dict[str, str]]) -> str:
     return "\n".join([*lines, "", made, ""])
 
 
-def between(text: str) -> list[str]:
-    """The README up to its table, the table, and the rest."""
-    before, rest = text.split(MARKS[0])
-    middle, after = rest.split(MARKS[1])
-    return [before + MARKS[0], middle, MARKS[1] + after]
+def between(text: str, name: str) -> list[str]:
+    """A page up to the marks of this name, what stands between them, and the rest."""
+    first, last = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, rest = text.split(first)
+    middle, after = rest.split(last)
+    return [before + first, middle, last + after]
 
 
 def brief(rows: list[dict[str, str]]) -> str:

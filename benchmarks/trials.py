@@ -3,8 +3,8 @@
     python -m benchmarks.trials --tasks two_moons slcp --simulations 2000
     python -m benchmarks.trials --tasks gaussian_linear --simulations 1000 --trials defaults "no linear regression"
 
-Runs what is not yet in ``benchmarks/results/trials-<task>.csv`` and writes ``trials.md`` beside it. C2ST with 4 000
-draws is good to about .01; the benchmark proper is :mod:`benchmarks.accuracy`.
+Runs what is not yet in ``results/trials-<task>.csv`` and writes ``trials.md`` beside it and a table in the
+documentation. C2ST with 4 000 draws is good to about .01; the benchmark proper is :mod:`benchmarks.accuracy`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 
 import propersbi as ps
-from benchmarks.accuracy import RESULTS, RUNS, machine
+from benchmarks.accuracy import RESULTS, RUNS, between, machine
 from propersbi.defaults import Defaults
 from propersbi.networks import MLPGenerator
 from propersbi.refinement import PURE, ReverseMarkov
 
+PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 DRAWS, OBSERVATIONS, SEED = 4000, (1, 5, 10), 0  # the last two of Two Moons lie at the walls
 FIELDS = [
     "task",
@@ -133,6 +134,10 @@ def read(task: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def recorded() -> list[dict[str, str]]:
+    return [row for name in ps.tasks.names() for row in read(name)]
+
+
 def run(name: str, simulations: int, trial: str) -> list[dict[str, Any]]:
     """Train and compare; a row for each number of sampling steps."""
     task: Any = ps.tasks.get(name)
@@ -188,8 +193,9 @@ def write(task: str, rows: list[dict[str, Any]]) -> None:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
         writer.writerows(rows)
-    everything = [row for name in ps.tasks.names() for row in read(name)]
-    (RESULTS / "trials.md").write_text(table(everything))
+    (RESULTS / "trials.md").write_text(table(recorded()))
+    before, _, after = between(PAGE.read_text(), "trials")
+    PAGE.write_text(before + brief(recorded()) + after)
 
 
 def table(rows: list[dict[str, str]]) -> str:
@@ -209,6 +215,22 @@ def table(rows: list[dict[str, str]]) -> str:
         for row in rows
     ]
     return "\n".join([*lines, "", f"Machine: {'; '.join(sorted({row['machine'] for row in rows}))}.", ""])
+
+
+def brief(rows: list[dict[str, str]]) -> str:
+    """The table of the documentation: what was changed, and C2ST of each task."""
+    found: dict[str, dict[tuple[str, str], str]] = {}
+    for row in rows:
+        usual = row["trial"] != "defaults" or row["sampling_steps"] == "8"
+        trial = row["trial"] if usual else f"{row['sampling_steps']} steps at sampling"
+        found.setdefault(trial, {})[row["task"], row["simulations"]] = row["c2st"]
+    columns = sorted({column for cells in found.values() for column in cells})
+    lines = ["| changed | " + " | ".join(f"{task}, {int(n):,}" for task, n in columns) + " |"]
+    lines.append("|---|" + "---|" * len(columns))
+    for trial in sorted(found, key=lambda trial: list(TRIALS).index(trial) if trial in TRIALS else 0):
+        figures = [f"{float(found[trial][at]):.3f}".lstrip("0") if at in found[trial] else "" for at in columns]
+        lines.append(f"| {'**nothing**' if trial == 'defaults' else trial} | {' | '.join(figures)} |")
+    return "\n".join([*lines, ""])
 
 
 def main() -> None:

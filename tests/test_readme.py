@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from benchmarks import accuracy
+from benchmarks import accuracy, trials
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
@@ -80,6 +80,12 @@ def test_every_link_of_the_documentation_leads_somewhere():
 
 
 def test_the_table_of_accuracies_is_the_one_that_was_measured():
-    assert accuracy.between(README)[1] == accuracy.brief(accuracy.read())
+    assert accuracy.between(README, "accuracy")[1] == accuracy.brief(accuracy.read())
     measured = accuracy.table(accuracy.read())
     assert (accuracy.RESULTS / "accuracy.md").read_text() == measured
+
+
+def test_the_table_of_trials_is_the_one_that_was_measured():
+    rows = trials.recorded()
+    assert accuracy.between(trials.PAGE.read_text(), "trials")[1] == trials.brief(rows)
+    assert (accuracy.RESULTS / "trials.md").read_text() == trials.table(rows)
