@@ -22,7 +22,6 @@ from propersbi.files import write_text
 from propersbi.metrics import c2st
 from propersbi.types import InputError
 
-OBSERVATIONS = range(1, 6)
 SAME_POSTERIOR = {"slcp_distractors": "slcp"}
 RESULT = Path(__file__).parent / "results" / "reference_samplers.md"
 
@@ -31,6 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="C2ST of the posterior samplers against sbibm's samples.")
     parser.add_argument("--data", type=Path, required=True, help="the folder with sbibm's files")
     parser.add_argument("--tasks", nargs="+", default=tasks.names())
+    parser.add_argument("--observations", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=RESULT)
     arguments = parser.parse_args()
@@ -38,7 +38,7 @@ def main() -> None:
     lines = ["| task | observation | C2ST | seconds to sample |", "|---|---|---|---|"]
     print("\n".join(lines))
     for name in arguments.tasks:
-        for i in OBSERVATIONS:
+        for i in arguments.observations:
             lines.append(compare(name, i, arguments.data, arguments.seed))
             print(lines[-1], flush=True)
             write_text(arguments.output, page(lines, arguments.seed))

@@ -2,6 +2,7 @@
 
     python -m benchmarks.trials --tasks two_moons slcp --simulations 2000
     python -m benchmarks.trials --tasks gaussian_linear --simulations 1000 --trials defaults "no linear regression"
+    python -m benchmarks.trials --tasks gaussian_mixture --simulations 1000 --trials defaults "warm-up of 100 steps"
 
 Runs what is not yet in ``results/trials-<task>.csv`` and writes ``trials.md`` beside it and a table in the
 documentation. C2ST with 4 000 draws is good to about .01; the benchmark proper is :mod:`benchmarks.accuracy`.
@@ -103,6 +104,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "sums in place of products": {"network": Summing},
     "dropout 0.1": {"network": partial(MLPGenerator, dropout=0.1)},
     "learning rate 0.001": {"learning_rate": 1e-3},
+    "warm-up of 100 steps": {"warmup": 100},
     "beta 1": {"rule": ps.EnergyScore(beta=1.0)},
     "m 10": {"m": 10},
     "m 4": {"m": 4},

@@ -8,6 +8,7 @@ from torch import distributions as dist
 from torch import nn
 
 import propersbi as ps
+from propersbi.defaults import Defaults
 from propersbi.networks import MLPGenerator, PaperMLP
 from propersbi.types import InputError
 
@@ -30,6 +31,17 @@ def test_a_linear_gaussian_posterior_is_found():
         draws = posterior.sample((4000,), x=x_o, seed=0).double()
         torch.testing.assert_close(draws.mean(0), torch.tensor(x_o).double() / 2, atol=0.15, rtol=0)
         torch.testing.assert_close(draws.std(0), torch.full((2,), 0.5**0.5).double(), atol=0.12, rtol=0)
+
+
+def test_training_leaves_the_gaussian_start_behind():
+    """A mixture of a wide and a narrow Gaussian looks Gaussian at first: a hurried start stays there."""
+    task = ps.tasks.get("gaussian_mixture")
+    sims = ps.simulate(task.prior, task.simulate, 1000, seed=0, progress=False)
+    start = Defaults((2,), (2,)).training(steps=8, max_steps=5000)  # and the first few hundred of these steps:
+    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, max_steps=300, decay=False, progress=False, **start)
+    spread = posterior.sample((2000,), x=np.zeros(2), seed=0).abs().log()
+    normal = torch.randn(2000, 2, generator=torch.Generator().manual_seed(0)).abs().log()
+    assert spread.std() > 1.1 * normal.std()  # 1.44 times as much in the end
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "torch", "torch grad", "list", "int"])

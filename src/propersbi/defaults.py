@@ -85,9 +85,11 @@ class Defaults:
         growth = 0.25 if n < MANY else min(max(numbers / 18, 0.4), 0.75)
         return round((2500 if steps == 1 else 5000) * (n / MANY) ** growth)
 
-    def training(self) -> dict[str, Any]:
+    def training(self, steps: int, max_steps: int) -> dict[str, Any]:
         """Fields of :class:`~propersbi.training.TrainConfig` that differ from their own defaults."""
-        return {"validate_every": 50} if self.large else {}
+        looks = {"validate_every": 50} if self.large else {}
+        # A chain starts as a Gaussian one and, hurried, can get stuck there.
+        return looks if steps == 1 else looks | {"warmup": min(300, max_steps // 4)}
 
     def held_out(self) -> int:
         """Pairs to judge the training by, at most."""

@@ -139,12 +139,13 @@ def fit(
         aim = _objective(objective, trained, resolved(rule or EnergyScore(beta=0.5), known), draws)
     size = min(batch_size or default.batch_size(len(rows)), len(rows))
     batches = Batches(theta, x, rows, size, theta_units, x_units, seed, weight, noise)
+    max_steps = max_steps or default.max_steps(len(rows), steps)
     config = TrainConfig(
-        max_steps=max_steps or default.max_steps(len(rows), steps),
+        max_steps=max_steps,
         time_limit=time_limit,
         seed=seed,
         device=device,
-        **{**default.training(), **getattr(aim, "training", {}), **training},
+        **{**default.training(steps, max_steps), **getattr(aim, "training", {}), **training},
     )
     folder = None if folder is None else Path(folder)
     checkpoint = None if folder is None else folder / "checkpoint.ckpt"
