@@ -111,7 +111,8 @@ TRIALS: dict[str, dict[str, Any]] = {
     "width 128": {"network": partial(MLPGenerator, width=128, head_width=128)},
     "as many latent variables as parameters": {"network": lambda t, x, **o: MLPGenerator(t, x, latent=t[0], **o)},
     "noise in both layers of the head": {"network": partial(MLPGenerator, places=(0, 1))},
-    "weight decay 0.1": {"weight_decay": 0.1},
+    "weight decay 0.3": {"weight_decay": 0.3},
+    "weights of the lowest score": {"lowest": True},
     "half the batch": {"batch_size": 0.5},
     "half the steps of training": {"max_steps": 0.5},
     "twice the steps of training": {"max_steps": 2.0},
@@ -123,6 +124,15 @@ TRIALS: dict[str, dict[str, Any]] = {
     "one pass": {"steps": 1},
     "three networks, a third of the draws each": {"networks": 3},
 }
+
+
+OWN = ("probits", "cut", "tails", "lowest", "networks")  # handled here; the others are options of ``ps.fit``
+
+
+def higher(pairs: Tensor, lowest: Tensor, errors: float = 0.0) -> bool:
+    """Whether held-out scores lie above the lowest ones at all."""
+    gap = pairs - lowest
+    return bool(gap.mean() > errors * gap.std() / len(gap) ** 0.5)
 
 
 def path(task: str) -> Path:
@@ -144,7 +154,7 @@ def run(name: str, simulations: int, trial: str) -> list[dict[str, Any]]:
     """Train and compare; a row for each number of sampling steps."""
     task: Any = ps.tasks.get(name)
     options = dict(TRIALS[trial])
-    probits, cut, tails, networks = (options.pop(key, 0) for key in ("probits", "cut", "tails", "networks"))
+    probits, cut, tails, lowest, networks = (options.pop(key, 0) for key in OWN)
     sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED, progress=False)
     theta, prior = np.asarray(sims.theta), task.prior
     if options.get("network") == "bare":  # a network that is already built is taken as it is
@@ -156,7 +166,9 @@ def run(name: str, simulations: int, trial: str) -> list[dict[str, Any]]:
     options |= {key: round(options[key] * usual[key]) for key in usual.keys() & options.keys()}
     if probits:
         theta = ndtri((theta - prior.lower) / (prior.upper - prior.lower))
-    with mock.patch.object(Defaults, "tail", return_value=None) if tails else nullcontext():
+    change: Any = mock.patch.object(Defaults, "tail", return_value=None) if tails else nullcontext()
+    change = mock.patch("propersbi.training._worse", higher) if lowest else change
+    with change:
         posteriors = [
             ps.fit(theta, sims.x, prior=None if probits else prior, seed=SEED + k, **options)
             for k in range(networks or 1)
