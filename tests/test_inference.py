@@ -37,11 +37,25 @@ def test_training_leaves_the_gaussian_start_behind():
     """A mixture of a wide and a narrow Gaussian looks Gaussian at first: a hurried start stays there."""
     task = ps.tasks.get("gaussian_mixture")
     sims = ps.simulate(task.prior, task.simulate, 1000, seed=0, progress=False)
-    start = Defaults((2,), (2,)).training(steps=8, max_steps=5000)  # and the first few hundred of these steps:
+    start = Defaults((2,), (2,)).training(9000, steps=8, max_steps=5000)  # and the first few hundred of these steps:
     posterior = ps.fit(sims.theta, sims.x, prior=task.prior, max_steps=300, decay=False, progress=False, **start)
     spread = posterior.sample((2000,), x=np.zeros(2), seed=0).abs().log()
     normal = torch.randn(2000, 2, generator=torch.Generator().manual_seed(0)).abs().log()
     assert spread.std() > 1.1 * normal.std()  # 1.44 times as much in the end
+
+
+def test_long_data_are_not_learnt_by_heart(tmp_path):
+    """Weights decay where data have many numbers, unless they are embedded or asked not to."""
+    assert Defaults((2,), (100,)).weight_decay(9000) == 1
+    assert Defaults((2,), (100,)).weight_decay(90_000) == 0.1  # as much per pass
+    others = [Defaults((2,), (20,)), Defaults((2,), (100,), embedded=True), Defaults((2,), (60, 60))]
+    assert [other.weight_decay(9000) for other in others] == [0, 0, 0]
+    theta = np.random.default_rng(0).normal(size=(200, 2))
+    x = np.random.default_rng(1).normal(size=(200, 60))
+    options = {"max_steps": 10, "validate_every": 5, "progress": False}
+    ps.fit(theta, x, folder=tmp_path, **options)
+    with pytest.raises(ps.InputError, match=r"weight_decay = 1\.0, not 0"):
+        ps.fit(theta, x, folder=tmp_path, weight_decay=0.0, **options)
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64", "torch", "torch grad", "list", "int"])

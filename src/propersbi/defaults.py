@@ -17,6 +17,7 @@ __all__ = ["Defaults"]
 
 STEPS = 8
 MANY = 9000  # simulations from which on the number of training steps grows faster
+LONG = 50  # numbers of a data vector from which on a network learns single simulations by heart
 LOOK = 10_000_000  # numbers of x that units and bandwidths are found on, at most
 
 
@@ -85,11 +86,18 @@ class Defaults:
         growth = 0.25 if n < MANY else min(max(numbers / 18, 0.4), 0.75)
         return round((2500 if steps == 1 else 5000) * (n / MANY) ** growth)
 
-    def training(self, steps: int, max_steps: int) -> dict[str, Any]:
+    def training(self, n: int, steps: int, max_steps: int) -> dict[str, Any]:
         """Fields of :class:`~propersbi.training.TrainConfig` that differ from their own defaults."""
         looks = {"validate_every": 50} if self.large else {}
+        if steps == 1:
+            return looks
         # A chain starts as a Gaussian one and, hurried, can get stuck there.
-        return looks if steps == 1 else looks | {"warmup": min(300, max_steps // 4)}
+        return looks | {"warmup": min(300, max_steps // 4), "weight_decay": self.weight_decay(n)}
+
+    def weight_decay(self, n: int) -> float:
+        """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""
+        long = self.numbers >= LONG and not (self.large or self.embedded)
+        return min(1.0, MANY / n) if long else 0.0
 
     def held_out(self) -> int:
         """Pairs to judge the training by, at most."""

@@ -145,7 +145,7 @@ def fit(
         time_limit=time_limit,
         seed=seed,
         device=device,
-        **{**default.training(steps, max_steps), **getattr(aim, "training", {}), **training},
+        **{**default.training(len(rows), steps, max_steps), **getattr(aim, "training", {}), **training},
     )
     folder = None if folder is None else Path(folder)
     checkpoint = None if folder is None else folder / "checkpoint.ckpt"
