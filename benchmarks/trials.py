@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, between, machine
+from propersbi import training
 from propersbi.defaults import Defaults
 from propersbi.networks import MLPGenerator
 from propersbi.refinement import PURE, ReverseMarkov
@@ -131,12 +132,6 @@ TRIALS: dict[str, dict[str, Any]] = {
 OWN = ("probits", "cut", "tails", "lowest", "networks")  # handled here; the others are options of ``ps.fit``
 
 
-def higher(pairs: Tensor, lowest: Tensor, errors: float = 0.0) -> bool:
-    """Whether held-out scores lie above the lowest ones at all."""
-    gap = pairs - lowest
-    return bool(gap.mean() > errors * gap.std() / len(gap) ** 0.5)
-
-
 def path(task: str) -> Path:
     return RESULTS / f"trials-{task}.csv"
 
@@ -169,7 +164,7 @@ def run(name: str, simulations: int, trial: str) -> list[dict[str, Any]]:
     if probits:
         theta = ndtri((theta - prior.lower) / (prior.upper - prior.lower))
     change: Any = mock.patch.object(Defaults, "tail", return_value=None) if tails else nullcontext()
-    change = mock.patch("propersbi.training._worse", higher) if lowest else change
+    change = mock.patch.object(training, "_worse", partial(training._worse, errors=0.0)) if lowest else change
     with change:
         posteriors = [
             ps.fit(theta, sims.x, prior=None if probits else prior, seed=SEED + k, **options)

@@ -44,8 +44,8 @@ def test_training_leaves_the_gaussian_start_behind():
     assert spread.std() > 1.1 * normal.std()  # 1.44 times as much in the end
 
 
-def test_long_data_are_not_learnt_by_heart(tmp_path):
-    """Weights decay where data have many numbers, unless they are embedded or asked not to."""
+def test_weights_decay_where_data_have_many_numbers(tmp_path):
+    """Unless they are embedded or asked not to."""
     assert Defaults((2,), (100,)).weight_decay(9000) == 1
     assert Defaults((2,), (100,)).weight_decay(90_000) == 0.1  # as much per pass
     others = [Defaults((2,), (20,)), Defaults((2,), (100,), embedded=True), Defaults((2,), (60, 60))]
