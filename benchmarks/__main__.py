@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import bench
-from propersbi.progress import progress_bar
+from propersbi.storage.progress import progress_bar
 from propersbi.types import InputError
 
 UNITS = {"s": 1, "m": 60, "h": 3600}

@@ -24,7 +24,7 @@ import numpy as np
 
 import propersbi as ps
 from benchmarks.peers import PEERS, Trained
-from propersbi.files import read_json, write_json, write_with
+from propersbi.storage.files import read_json, write_json, write_with
 
 HERE = Path(__file__).parent
 RESULTS, RUNS, README = HERE / "results", HERE / "runs", HERE.parent / "README.md"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from propersbi import tasks
-from propersbi.files import read_json, write_text
+from propersbi.storage.files import read_json, write_text
 from propersbi.types import InputError
 
 __all__ = ["Cell", "Spec", "chosen", "collect", "finished", "read_rows", "read_spec", "spec_names"]

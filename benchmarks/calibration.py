@@ -16,7 +16,7 @@ import numpy as np
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, machine
-from propersbi.calibration import ecdf_band
+from propersbi.metrics.calibration import ecdf_band
 
 PAIRS, DRAWS, SEED = 1000, 500, 0
 

@@ -22,7 +22,7 @@ import numpy as np
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, machine
-from propersbi.calibration import sbc_ranks
+from propersbi.metrics.calibration import sbc_ranks
 from propersbi.networks import PaperCamera, PaperImageCritic, UNetGenerator
 
 SEED, DRAWS, COLUMNS = 0, 100, 10

@@ -21,10 +21,10 @@ import propersbi as ps
 from benchmarks import paper
 from benchmarks.accuracy import machine, told_apart
 from benchmarks.bench import Cell, locked
-from propersbi.config import decode
-from propersbi.defaults import Defaults
-from propersbi.files import read_json, write_json
-from propersbi.support import support_of
+from propersbi.storage.config import decode
+from propersbi.recipes import Defaults
+from propersbi.storage.files import read_json, write_json
+from propersbi.samplers.bounds import support_of
 
 __all__ = ["drawn", "measure", "tested"]
 

@@ -23,7 +23,7 @@ from scipy.spatial.distance import cdist
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
-from propersbi.games import JensenShannon, Wasserstein
+from propersbi.training.divergences import JensenShannon, Wasserstein
 from propersbi.networks import MLPGenerator
 
 SIMULATIONS, PAIRS, DRAWS, SEED = 10_000, 500, 2000, 0

@@ -23,7 +23,7 @@ import propersbi as ps
 from benchmarks.bench import HERE, RUNS, Cell, Spec, read_rows
 from benchmarks.cells import drawn, tested
 from benchmarks.rendering import NAMES, entry, published
-from propersbi.calibration import sbc_ranks
+from propersbi.metrics.calibration import sbc_ranks
 from propersbi.plots.style import PRIOR, SERIES, label, panels
 from propersbi.tasks import shallow_water
 from propersbi.types import InputError

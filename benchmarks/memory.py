@@ -21,7 +21,7 @@ import numpy as np
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
 from propersbi.networks import GridEmbedding
-from propersbi.store import Store
+from propersbi.simulation.store import Store
 
 ROWS, CHUNK, SHAPE, SEED = 100_000, 1000, (2, 100, 100), 0
 

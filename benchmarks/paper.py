@@ -18,11 +18,11 @@ import torch
 import propersbi as ps
 from benchmarks import gatsbi
 from propersbi import networks, scoring
-from propersbi.data import Batches, as_tensor
-from propersbi.objectives import ScoreMinimization
-from propersbi.randomness import seeded
-from propersbi.support import Standardize
-from propersbi.training import TrainConfig, train
+from propersbi.training.batches import Batches, as_tensor
+from propersbi.training.objectives import ScoreMinimization
+from propersbi.storage.randomness import seeded
+from propersbi.samplers.bounds import Standardize
+from propersbi.training.loop import TrainConfig, train
 from propersbi.types import Batch
 
 __all__ = ["FreshBatches", "fit", "rule_of"]

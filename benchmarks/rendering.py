@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import HERE, Cell, Spec, read_rows
-from propersbi.files import write_text
+from propersbi.storage.files import write_text
 
 __all__ = ["Entry", "entry", "grids", "published", "write_tables"]
 

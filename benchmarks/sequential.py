@@ -24,7 +24,7 @@ import numpy as np
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, machine
 from benchmarks.bench import locked
-from propersbi.latent import Metropolis, Rejection
+from propersbi.samplers.latent import Metropolis, Rejection
 
 TASK, ROUNDS, DRAWS, REPEATS = "two_moons", 4, 10_000, 5
 METHODS: dict[str, Any] = {

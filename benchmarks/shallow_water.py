@@ -21,8 +21,8 @@ import numpy as np
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, machine
-from propersbi.calibration import sbc_ranks
-from propersbi.files import read_json, write_json
+from propersbi.metrics.calibration import sbc_ranks
+from propersbi.storage.files import read_json, write_json
 from propersbi.networks import FieldGenerator, GridEmbedding, MLPCritic
 from propersbi.tasks import shallow_water
 

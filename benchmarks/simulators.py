@@ -12,7 +12,7 @@ import numpy as np
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
-from propersbi.files import write_text
+from propersbi.storage.files import write_text
 
 SIZES = {"shallow_water": 1000, "camera": 20_000}  # simulations in one run
 RUNS, SEED = 5, 0

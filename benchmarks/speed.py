@@ -21,12 +21,12 @@ from torch.utils.data import DataLoader, Dataset
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
 from benchmarks.paper import FreshBatches
-from propersbi.data import Batches
-from propersbi.files import write_text
+from propersbi.training.batches import Batches
+from propersbi.storage.files import write_text
 from propersbi.networks import PaperMLP
-from propersbi.objectives import ScoreMinimization
-from propersbi.support import Standardize
-from propersbi.training import TrainConfig, train
+from propersbi.training.objectives import ScoreMinimization
+from propersbi.samplers.bounds import Standardize
+from propersbi.training.loop import TrainConfig, train
 
 SIMULATIONS, HELD_OUT, SIZE, M, SEED = 100_000, 20_000, 1000, 20, 0
 PUBLISHED = 10_805 / 20_000  # seconds per step: runtime over steps, with its evaluation

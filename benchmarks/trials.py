@@ -29,9 +29,9 @@ from torch import Tensor, nn
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, between, machine
 from propersbi import training
-from propersbi.defaults import Defaults
+from propersbi.recipes import Defaults
 from propersbi.networks import MLPGenerator
-from propersbi.refinement import PURE, ReverseMarkov
+from propersbi.samplers.refined import PURE, ReverseMarkov
 
 PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
 DRAWS, OBSERVATIONS, SEED = 4000, (1, 5, 10), 0  # the last two of Two Moons lie at the walls

@@ -8,7 +8,7 @@ from torch import distributions as dist
 from torch import nn
 
 import propersbi as ps
-from propersbi.defaults import Defaults
+from propersbi.recipes import Defaults
 from propersbi.networks import MLPGenerator, PaperMLP
 from propersbi.types import InputError
 

@@ -10,7 +10,7 @@ from torch import nn
 import propersbi as ps
 from propersbi.networks import MLPGenerator
 from propersbi.posterior import Posterior
-from propersbi.support import Box, Standardize
+from propersbi.samplers.bounds import Box, Standardize
 from propersbi.types import InputError
 
 

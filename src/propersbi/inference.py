@@ -13,19 +13,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from propersbi.config import encode
-from propersbi.data import Batches, as_tensor, checked_pairs, split
-from propersbi.defaults import STEPS, Defaults
-from propersbi.files import write_json
+from propersbi.storage.config import encode
+from propersbi.training.batches import Batches, as_tensor, checked_pairs, split
+from propersbi.recipes import STEPS, Defaults
+from propersbi.storage.files import write_json
 from propersbi.networks import Generator
-from propersbi.objectives import ScoreMinimization
+from propersbi.training.objectives import ScoreMinimization
 from propersbi.posterior import Posterior, checked_names
-from propersbi.randomness import seeded
-from propersbi.refinement import ReverseMarkov
-from propersbi.residual import Residual
+from propersbi.storage.randomness import seeded
+from propersbi.samplers.refined import ReverseMarkov
+from propersbi.samplers.linear import Residual
 from propersbi.scoring import EnergyScore, resolved
-from propersbi.support import Box, Standardize, support_of
-from propersbi.training import History, TrainConfig, train
+from propersbi.samplers.bounds import Box, Standardize, support_of
+from propersbi.training.loop import History, TrainConfig, train
 from propersbi.types import InputError, Objective, ScoringRule
 
 __all__ = ["fit"]
@@ -75,11 +75,11 @@ def fit(
             ``functools.partial(MLPGenerator, width=256)``.
         embedding: An own network that turns ``x`` (standardised) into features, trained along; for data on a large grid
             a :class:`~propersbi.networks.GridEmbedding` unless given.
-        support: Bounds of the parameters, if the prior does not say: a :class:`~propersbi.support.Box`, a torch
+        support: Bounds of the parameters, if the prior does not say: a :class:`~propersbi.samplers.bounds.Box`, a torch
             constraint or a pair ``(lower, upper)``.
         weight: Importance weights of the pairs, ``(n,)``, where they do not count alike.
         through: What the sampler is trained through, if not directly: ``(sampler, natural) -> sampler``, where
-            ``natural`` takes draws to the user's units and into the support; see :mod:`propersbi.latent`.
+            ``natural`` takes draws to the user's units and into the support; see :mod:`propersbi.samplers.latent`.
         parameter_names: One for each parameter.
         noise: ``(x) -> x`` on torch tensors, if ``x`` lacks the last, random part of the simulator: it is drawn anew
             for every batch, so that the network cannot learn the noise of single simulations by heart.
@@ -91,7 +91,7 @@ def fit(
         validation_fraction: Share of the pairs held out to judge the training.
         folder: Where to keep checkpoint, history and posterior. Calling again continues or returns what is there.
         progress: Whether to show a progress bar on stderr.
-        **training: Any other field of :class:`~propersbi.training.TrainConfig`.
+        **training: Any other field of :class:`~propersbi.training.loop.TrainConfig`.
 
     Examples:
         >>> rng = np.random.default_rng(0)

@@ -21,11 +21,11 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from propersbi.config import decode, encode
-from propersbi.files import read_json, write_bytes, write_json
-from propersbi.progress import progress_bar
-from propersbi.randomness import seeded
-from propersbi.support import Box, Standardize
+from propersbi.storage.config import decode, encode
+from propersbi.storage.files import read_json, write_bytes, write_json
+from propersbi.storage.progress import progress_bar
+from propersbi.storage.randomness import seeded
+from propersbi.samplers.bounds import Box, Standardize
 from propersbi.types import InputError
 
 __all__ = ["Posterior", "checked_names"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from propersbi.calibration import sbc_p_values, sbc_ranks, tarp_ranks
+from propersbi.metrics.calibration import sbc_p_values, sbc_ranks, tarp_ranks
 from propersbi.diagnostics.inputs import (
     DRAWS,
     check_options,
@@ -25,9 +25,9 @@ from propersbi.diagnostics.result import Diagnostics
 from propersbi.diagnostics.verdicts import MANY
 from propersbi.metrics import c2st, crps, energy_score, nrmse, r2, rmse
 from propersbi.posterior import checked_names
-from propersbi.progress import progress_bar
-from propersbi.randomness import stream
-from propersbi.simulation import simulate
+from propersbi.storage.progress import progress_bar
+from propersbi.storage.randomness import stream
+from propersbi.simulation.simulations import simulate
 from propersbi.types import Array, InputError, Simulator
 
 __all__ = ["diagnose", "scale_of"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from propersbi.diagnostics.verdicts import Verdict, headline, judge, overall
-from propersbi.files import read_json, write_bytes, write_json
+from propersbi.storage.files import read_json, write_bytes, write_json
 from propersbi.types import InputError
 
 __all__ = ["Diagnostics"]

@@ -16,7 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from propersbi.calibration import coverage_band
+from propersbi.metrics.calibration import coverage_band
 
 __all__ = ["Verdict", "headline", "judge", "overall"]
 

@@ -2,10 +2,10 @@
 
 from propersbi.networks.conv import UNetGenerator, is_image_problem
 from propersbi.networks.critic import MLPCritic, PaperCritic, PaperFieldCritic, PaperImageCritic
-from propersbi.networks.embed import GridEmbedding, is_grid
+from propersbi.networks.embeddings import GridEmbedding, is_grid
 from propersbi.networks.field import FieldGenerator
 from propersbi.networks.flow import Flow
-from propersbi.networks.generator import ChainGenerator, Generator, Modulation
+from propersbi.samplers.generator import ChainGenerator, Generator, Modulation
 from propersbi.networks.mlp import MLPGenerator, PaperMLP
 from propersbi.networks.paper import PaperCamera, PaperShallowWater
 

@@ -23,10 +23,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, leaky_relu
 
-from propersbi.networks.embed import is_grid
-from propersbi.networks.generator import ChainGenerator
+from propersbi.networks.embeddings import is_grid
+from propersbi.samplers.generator import ChainGenerator
 from propersbi.networks.mlp import FREE, SLOPE, WAVES, _check_sizes
-from propersbi.regression import ridge
+from propersbi.samplers.regression import ridge
 from propersbi.types import InputError
 
 __all__ = ["UNetGenerator", "is_image_problem"]
@@ -58,7 +58,7 @@ class UNetGenerator(ChainGenerator):
         finest: The weakest ridge of the regression, in variances of the data. Weaker ones undo more of a blur, and
             trust smaller numbers: with 1e-10, the last digits of single precision.
         regression: Whether a linear regression comes first; by default where theta and x have at most 1024 numbers.
-        chain: Whether it is a step of a chain (:class:`~propersbi.refinement.ReverseMarkov`).
+        chain: Whether it is a step of a chain (:class:`~propersbi.samplers.refined.ReverseMarkov`).
 
     Examples:
         >>> generator = UNetGenerator((12, 12), (12, 12), channels=(4, 8))

@@ -18,8 +18,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool1d, softplus
 
-from propersbi.networks.embed import GridEmbedding
-from propersbi.networks.generator import Generator
+from propersbi.networks.embeddings import GridEmbedding
+from propersbi.samplers.generator import Generator
 from propersbi.networks.mlp import MLPGenerator
 from propersbi.types import InputError
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from propersbi.networks.generator import ChainGenerator, Generator, Modulation
+from propersbi.samplers.generator import ChainGenerator, Generator, Modulation
 from propersbi.types import InputError
 
 __all__ = ["MLPGenerator", "PaperMLP"]
@@ -44,7 +44,7 @@ class MLPGenerator(ChainGenerator):
             added to it; as many as parameters in one pass, where more of them blur thin posteriors.
         places: Where noise enters: 0 is the trunk's output, k the output of the head's k-th hidden layer.
         dropout: Share of the trunk's hidden units that are silenced at random in training.
-        chain: Whether it is a step of a chain (:class:`~propersbi.refinement.ReverseMarkov`).
+        chain: Whether it is a step of a chain (:class:`~propersbi.samplers.refined.ReverseMarkov`).
         embedding: An own network in front of the trunk, ``(n, *x_shape) -> (n, features)``; else x is flattened.
 
     Examples:
@@ -110,7 +110,7 @@ class MLPGenerator(ChainGenerator):
     def bound(self, lower: Float[Tensor, " dim"], upper: Float[Tensor, " dim"], tilt: Tensor | None = None) -> None:
         """Show a step the walls of the prior, so that it learns where its draws should end.
 
-        Some will still leave them, and :class:`~propersbi.support.Box` brings them back.
+        Some will still leave them, and :class:`~propersbi.samplers.bounds.Box` brings them back.
         """
         if self.chain:
             self.lower.copy_(lower.clamp(-FREE, FREE))

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from propersbi.networks.generator import Generator
+from propersbi.samplers.generator import Generator
 from propersbi.networks.mlp import _check_sizes, _features
 from propersbi.types import InputError
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from propersbi.calibration import coverage_band, ecdf_band, rank_band, rank_histogram
+from propersbi.metrics.calibration import coverage_band, ecdf_band, rank_band, rank_histogram
 from propersbi.plots.style import (
     BAND,
     FRAME,

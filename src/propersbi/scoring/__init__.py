@@ -28,7 +28,7 @@ References:
 """
 
 from propersbi.scoring.composed import Derived, Patched, Scaled
-from propersbi.scoring.dependence import VariogramScore
+from propersbi.scoring.variogram import VariogramScore
 from propersbi.scoring.radial import EnergyScore, KernelScore
 from propersbi.scoring.rule import WeightedSum, resolved
 from propersbi.scoring.sliced import SlicedEnergyScore

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from propersbi.kernels import Gaussian
+from propersbi.scoring.kernels import Gaussian
 from propersbi.scoring.pairs import pair_score
 from propersbi.scoring.rule import Rule, resolved
 from propersbi.types import InputError, Kernel

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from propersbi.tasks.chains import Mixture, sample_by_chains
+from propersbi.tasks.reference.chains import Mixture, sample_by_chains
 from propersbi.tasks.priors import Gaussian
 from propersbi.tasks.task import Task
 from propersbi.types import InputError

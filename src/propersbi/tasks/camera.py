@@ -10,7 +10,7 @@ pixels, reflected at the edges. The noise comes first and is blurred like the im
 but the rounding of single-precision numbers.
 
 The prior is one of handwriting: EMNIST, if the folder of its files is given (``PROPERSBI_EMNIST``), else letters and
-digits from fonts, distorted (:mod:`propersbi.tasks.glyphs`).
+digits from fonts, distorted (:mod:`propersbi.tasks.images.glyphs`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from functools import cache, partial
 
 import numpy as np
 
-from propersbi.tasks.glyphs import SIDE, Glyphs
-from propersbi.tasks.idx import IdxImages
+from propersbi.tasks.images.glyphs import SIDE, Glyphs
+from propersbi.tasks.images.idx import IdxImages
 from propersbi.tasks.task import Task
 from propersbi.types import Prior
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from propersbi.tasks.priors import BoxUniform
 from propersbi.tasks.task import Task
-from propersbi.tasks.truncation import sample_between
+from propersbi.tasks.reference.truncation import sample_between
 
 __all__ = ["TASK"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from propersbi.tasks.priors import BoxUniform
 from propersbi.tasks.task import Task
-from propersbi.tasks.truncation import log_mass_between, sample_between
+from propersbi.tasks.reference.truncation import log_mass_between, sample_between
 
 __all__ = ["TASK"]
 

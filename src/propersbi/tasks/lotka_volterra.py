@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from propersbi.tasks.chains import sample_by_population
+from propersbi.tasks.reference.chains import sample_by_population
 from propersbi.tasks.populations import integrate_logarithms
 from propersbi.tasks.priors import LogNormal
 from propersbi.tasks.task import Task

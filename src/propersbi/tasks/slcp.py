@@ -47,7 +47,7 @@ from math import lgamma, log, pi
 import numpy as np
 
 from propersbi.tasks.priors import BoxUniform
-from propersbi.tasks.rejection import sample_by_rejection
+from propersbi.tasks.reference.rejection import sample_by_rejection
 from propersbi.tasks.task import Task
 from propersbi.types import InputError
 

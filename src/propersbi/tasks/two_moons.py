@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from propersbi.tasks.priors import BoxUniform
-from propersbi.tasks.rejection import sample_by_rejection
+from propersbi.tasks.reference.rejection import sample_by_rejection
 from propersbi.tasks.task import Task
 
 __all__ = ["TASK"]

@@ -1,0 +1,1 @@
+"""The application: the command line, run directories, and files that describe a problem."""

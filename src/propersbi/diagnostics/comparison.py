@@ -1,0 +1,205 @@
+"""Which sampler is better? Proper scores of any of them on the same pairs, with what is chance and what is not.
+
+Lower scores are better and only the true posterior has the lowest, so no reference posterior is needed: pairs of
+parameters and data are. All samplers are scored on the same pairs, and differences are judged pair by pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from propersbi.diagnostics.inputs import events, shape_of, to_numpy, true_parameters
+from propersbi.diagnostics.measure import scale_of
+from propersbi.metrics import _misses, _spread, calibration_error, crps, energy_score
+from propersbi.posterior import checked_names
+from propersbi.storage.progress import progress_bar
+from propersbi.storage.randomness import stream
+from propersbi.types import InputError
+
+__all__ = ["Comparison", "compare"]
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Scores of several samplers on the same pairs.
+
+    Arguments:
+        names: The samplers.
+        parameter_names: The parameters.
+        energy: The energy score of each pair, in standard deviations of the parameters, ``(samplers, n)``.
+        crps: The CRPS of each pair and parameter, ``(samplers, n, parameters)``.
+        calibration_error: Per parameter, ``(samplers, parameters)``.
+        prior_energy: The energy score of the prior for each pair, ``(n,)``.
+        level: Of the confidence intervals.
+        seed: Of the resampling behind them.
+    """
+
+    names: tuple[str, ...]
+    parameter_names: tuple[str, ...]
+    energy: np.ndarray
+    crps: np.ndarray
+    calibration_error: np.ndarray
+    prior_energy: np.ndarray
+    level: float = 0.95
+    seed: int = 0
+
+    @property
+    def best(self) -> str:
+        """The sampler with the lowest energy score."""
+        return self.names[int(self.energy.mean(1).argmin())]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """For each sampler, best first: energy score, skill against the prior and how far it lies behind the best.
+
+        Intervals come from pairs drawn again with replacement, the same ones for all samplers. ``tied`` says that the
+        difference to the best may be chance.
+        """
+        order = np.argsort(self.energy.mean(1))
+        weights = self._resampled()
+        prior = self.prior_energy
+        table = []
+        for i in order:
+            score, gap = self.energy[i], self.energy[i] - self.energy[order[0]]
+            row = {
+                "name": self.names[i],
+                "energy_score": score.mean(),
+                "energy_interval": self._interval(weights @ score),
+            }
+            row |= {"skill": 1 - score.mean() / prior.mean()}
+            row |= {"skill_interval": self._interval(1 - (weights @ score) / (weights @ prior))}
+            row |= {"behind": gap.mean(), "behind_interval": self._interval(weights @ gap)}
+            row |= {"tied": bool(row["behind_interval"][0] <= 0), "crps": self.crps[i].mean(0)}
+            table.append(row | {"calibration_error": self.calibration_error[i]})
+        return table
+
+    def summary(self) -> str:
+        """A table for the terminal; also valid Markdown."""
+        percent = f"{100 * self.level:.0f} %"
+        head = ["sampler", "energy score", "skill", "behind the best", "calibration error"]
+        head += [f"CRPS {name}" for name in self.parameter_names[:6]]
+        lines = [head, ["---"] * len(head)]
+        for row in self.rows():
+            cells = [row["name"], _with(row["energy_score"], row["energy_interval"])]
+            cells += [_with(row["skill"], row["skill_interval"])]
+            cells += ["" if row["name"] == self.best else _with(row["behind"], row["behind_interval"])]
+            cells += [f"{np.mean(row['calibration_error']):.3f}", *(f"{value:.4g}" for value in row["crps"][:6])]
+            lines.append(cells)
+        widths = [max(len(line[j]) for line in lines) for j in range(len(head))]
+        text = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+        note = (
+            f"{self.energy.shape[1]} pairs; brackets: {percent} intervals, pairs drawn again. Lower scores are better."
+        )
+        return "\n".join([*(f"| {line} |" for line in text), "", note])
+
+    def _resampled(self) -> np.ndarray:
+        n = self.energy.shape[1]
+        return np.random.default_rng(self.seed).multinomial(n, np.full(n, 1 / n), RESAMPLES) / n
+
+    def _interval(self, values: np.ndarray) -> tuple[float, float]:
+        low, high = np.quantile(values, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return float(low), float(high)
+
+
+def compare(
+    samplers: Mapping[str, Any],
+    theta: Any,
+    x: Any,
+    *,
+    draws: int = 250,
+    prior_samples: Any = None,
+    parameter_names: Sequence[str] | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+    progress: bool = True,
+) -> Comparison:
+    """Score samplers on pairs that none of them was trained on.
+
+    Arguments:
+        samplers: By name: posteriors with ``sample_batched`` or ``sample`` (ours, sbi's, an own class), functions
+            ``(draws, x) -> (draws, n, *event)``, or draws that are already there, ``(draws, n, *event)``.
+        theta: True parameters ``(n, *event)``.
+        x: The data they made ``(n, *shape)``.
+        draws: Draws for each pair.
+        prior_samples: Prior draws ``(k, *event)``; the true parameters, if not given.
+        parameter_names: One for each parameter.
+        level: Of the confidence intervals.
+        seed: The same seed gives the same result.
+        progress: Whether to show a progress bar on stderr.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> theta = rng.normal(size=(400, 1))
+        >>> x = theta + rng.normal(size=(400, 1))
+        >>> exact = lambda m, x: x / 2 + rng.normal(0, 0.5**0.5, (m, *x.shape))
+        >>> wide = lambda m, x: x / 2 + rng.normal(0, 2.0, (m, *x.shape))
+        >>> compare({"wide": wide, "exact": exact}, theta, x, progress=False).best
+        'exact'
+    """
+    if not samplers:
+        raise InputError("There is nothing to compare: 'samplers' is empty.")
+    if draws < 2:
+        raise InputError(f"'draws' must be at least 2, got {draws}.")
+    if not 0 < level < 1:
+        raise InputError(f"'level' must lie between 0 and 1, got {level}.")
+    truth = true_parameters(theta, x)
+    n, event = len(truth), truth.shape[1:]
+    data = events("x", x[:], shape_of(x)[1:])
+    known = truth.reshape(n, -1)
+    sd = scale_of(known)
+    if not np.all(sd):
+        raise InputError(f"{np.sum(sd == 0)} of the {known.shape[1]} parameters do not vary.")
+    prior = truth if prior_samples is None else events("prior_samples", prior_samples, event)
+    prior = prior.reshape(len(prior), -1)
+    with stream(seed, 0) as rng:
+        prior = prior[rng.permutation(len(prior))[: max(draws, 1000)]]
+    measured = []
+    with progress_bar(len(samplers), "comparing", "sampler", show=progress) as bar:
+        for name, sampler in samplers.items():
+            samples = _samples(name, sampler, data, draws, event, seed).reshape(-1, n, known.shape[1])
+            measured.append(
+                (energy_score(samples / sd, known / sd), crps(samples, known), calibration_error(samples, known))
+            )
+            bar.update()
+    energy, marginal, calibration = (np.stack(column) for column in zip(*measured, strict=True))
+    base = 2 * _misses(prior[:, None] / sd, known / sd) - _spread(prior / sd)
+    names = tuple(checked_names(parameter_names or _names(samplers, known.shape[1]), event))
+    return Comparison(tuple(samplers), names, energy, marginal, calibration, base, level, seed)
+
+
+def _samples(name: str, sampler: Any, x: np.ndarray, m: int, event: tuple[int, ...], seed: int) -> np.ndarray:
+    """Draws ``(m, n, *event)`` of anything that can be sampled, checked."""
+    with stream(seed, 1), torch.no_grad():
+        rows = torch.as_tensor(x, dtype=torch.float32)
+        if hasattr(sampler, "sample_batched"):
+            given = sampler.sample_batched((m,), x=rows, show_progress_bars=False)
+        elif hasattr(sampler, "sample"):
+            given = np.stack([to_numpy(sampler.sample((m,), x=row)) for row in rows], 1)
+        elif callable(sampler):
+            given = sampler(m, x)
+        else:
+            given = sampler
+    samples = to_numpy(given)
+    if samples.ndim == 2 and event == (1,):
+        samples = samples[..., None]
+    if samples.ndim < 2 or len(samples) < 2 or samples.shape[1:] != (len(x), *event):
+        raise InputError(f"'{name}' gave draws of shape {samples.shape}, expected (draws > 1, {len(x)}, {event}).")
+    if not np.isfinite(samples).all():
+        raise InputError(f"'{name}' gave {np.sum(~np.isfinite(samples))} of {samples.size} draws that are not finite.")
+    return samples
+
+
+def _names(samplers: Mapping[str, Any], size: int) -> Sequence[str] | None:
+    """The parameter names of the first posterior that has some."""
+    known = (getattr(sampler, "parameter_names", None) for sampler in samplers.values())
+    return next((names for names in known if names is not None and len(names) == size), None)
+
+
+def _with(value: float, interval: tuple[float, float]) -> str:
+    return f"{value:.4g} [{interval[0]:.4g}, {interval[1]:.4g}]"

@@ -1,0 +1,1 @@
+"""What reaches the disk and the screen: atomic files, JSON by an allow-list, random streams, progress bars."""

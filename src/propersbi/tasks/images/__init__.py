@@ -1,0 +1,1 @@
+"""Images of letters and digits, as priors of the camera task."""

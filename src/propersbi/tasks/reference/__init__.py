@@ -1,0 +1,1 @@
+"""Samplers of the true posteriors of the tasks."""

@@ -1,0 +1,140 @@
+"""The border between stored simulations (NumPy rows, in memory or on disk) and training batches (torch, standardised).
+
+Which rows a batch holds depends on the seed and the batch's number alone: training resumes anywhere without having
+to remember more than a count, and only the rows of one batch are ever read at once.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from propersbi.samplers.bounds import Standardize
+from propersbi.types import Batch, InputError, Rows
+
+__all__ = ["Batches", "as_tensor", "checked_pairs", "split"]
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Shuffled batches of chosen rows: every pass visits each row once, in its own order.
+
+    Arguments:
+        theta: Parameters, ``(n, *theta_shape)``.
+        x: Data, ``(n, *x_shape)``.
+        rows: The rows to draw from.
+        size: Rows per batch.
+        theta_units: Brings parameters to the network's units.
+        x_units: Likewise for data.
+        seed: Of the shuffling.
+        weight: Importance weights of all rows, where they do not count alike.
+        noise: What is done to data, in the user's units, whenever they are read.
+
+    Examples:
+        >>> theta, x = np.arange(6.0).reshape(6, 1), np.zeros((6, 2))
+        >>> batches = Batches(theta, x, np.arange(6), 3, Standardize((1,)), Standardize((2,)))
+        >>> sorted(batches[0].theta.flatten().tolist() + batches[1].theta.flatten().tolist())
+        [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    """
+
+    theta: Rows
+    x: Rows
+    rows: np.ndarray
+    size: int
+    theta_units: Standardize
+    x_units: Standardize
+    seed: int = 0
+    weight: np.ndarray | None = None
+    noise: Callable[[Tensor], Tensor] | None = None
+    _order: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.size <= len(self.rows):
+            raise InputError(f"A batch of {self.size} rows cannot be drawn from {len(self.rows)}.")
+        # Only the running pass is needed again; a property of the object, so that two trainings do not share it.
+        object.__setattr__(self, "_order", lru_cache(maxsize=2)(self._shuffled))
+
+    def __getitem__(self, number: int) -> Batch:
+        """The batch with this number, counted over all passes."""
+        turn, place = divmod(number, len(self.rows) // self.size)
+        return self.read(self._order(turn)[place * self.size : (place + 1) * self.size])
+
+    def read(self, rows: np.ndarray) -> Batch:
+        """These rows as one batch."""
+        weight = None if self.weight is None else as_tensor(self.weight[rows]).float()
+        theta, x = as_tensor(self.theta[rows]), as_tensor(self.x[rows])
+        return Batch(self.theta_units(theta), self.x_units(x if self.noise is None else self.noise(x.float())), weight)
+
+    def _shuffled(self, turn: int) -> np.ndarray:
+        return np.random.default_rng([self.seed, turn]).permutation(self.rows)
+
+
+def split(n: int, fraction: float, *, most: int = 5000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows for training and rows held out for validation: a fraction of ``n``, at least one row and ``most`` at most.
+
+    Examples:
+        >>> train, held_out = split(100, 0.1)
+        >>> len(train), len(held_out), len(np.intersect1d(train, held_out))
+        (90, 10, 0)
+    """
+    if not 0 < fraction < 1:
+        raise InputError(f"The validation fraction must lie in (0, 1), got {fraction}.")
+    if n < 4:
+        raise InputError(f"Training needs at least 4 simulations, got {n}.")
+    held_out = min(max(1, round(fraction * n)), most)
+    order = np.random.default_rng([seed, n]).permutation(n)
+    return np.sort(order[held_out:]), np.sort(order[:held_out])
+
+
+def as_tensor(values: Any) -> Tensor:
+    """A floating-point tensor of NumPy or torch numbers, without a copy where possible."""
+    tensor = values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))
+    return tensor.detach() if tensor.is_floating_point() else tensor.detach().float()
+
+
+def checked_pairs(theta: Any, x: Any) -> tuple[Rows, Rows]:
+    """Parameters and data as rows that fit each other, with an event axis each; rows with NaN or infinity are left out.
+
+    Columns on disk come as they are: their store has checked every row when it was written.
+    """
+    theta, x = _rows(theta, "theta"), _rows(x, "x")
+    if len(theta) != len(x):
+        raise InputError(f"theta has {len(theta)} rows but x has {len(x)}.")
+    if not len(theta):
+        raise InputError("There are no simulations: theta and x are empty.")
+    if not (isinstance(theta, np.ndarray) and isinstance(x, np.ndarray)):
+        return theta, x
+    n = len(theta)
+    finite = np.isfinite(theta).reshape(n, -1).all(1) & np.isfinite(x).reshape(n, -1).all(1)
+    if finite.all():
+        return theta, x
+    if not finite.any():
+        raise InputError(f"All {n} simulations hold NaN or infinite numbers.")
+    bad = int((~finite).sum())
+    warnings.warn(f"{bad} of {n} simulations hold NaN or infinite numbers and are left out.", stacklevel=3)
+    return theta[finite], x[finite]
+
+
+def _rows(values: Any, name: str) -> Any:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    if not isinstance(values, np.ndarray) and not hasattr(values, "shape"):
+        try:
+            values = np.asarray(values, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError(f"'{name}' must be an array of numbers, got {type(values).__name__}.") from None
+    if isinstance(values, np.ndarray) and not np.issubdtype(values.dtype, np.number) and values.dtype != bool:
+        raise InputError(f"'{name}' must hold numbers, got {values.dtype}.")
+    if len(values.shape) == 0:
+        raise InputError(f"'{name}' must have a row for each simulation, got a single number.")
+    if math.prod(values.shape[1:]) == 0:
+        raise InputError(f"'{name}' has empty rows: its shape is {tuple(values.shape)}.")
+    return values[:, None] if len(values.shape) == 1 else values

@@ -1,0 +1,341 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from propersbi import cli
+
+MODEL = """
+import numpy as np
+
+class prior:
+    lower, upper = np.zeros(2), np.ones(2)
+    @staticmethod
+    def sample(n, rng):
+        return rng.uniform(size=(n, 2))
+
+def simulator(theta, rng):
+    return theta + 0.1 * rng.normal(size=theta.shape)
+
+parameter_names = ["first", "second <b>"]
+"""
+
+QUICK = ["-n", "400", "--max-steps", "20", "-m", "3", "-q"]
+
+
+@pytest.fixture
+def call(monkeypatch, capsys, tmp_path):
+    """Run the command line in this process; exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["propersbi", *map(str, words)])
+        code = 0
+        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
+        try:
+            cli.main()
+        except SystemExit as exit_:
+            code = exit_.code or 0
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+@pytest.fixture
+def own_file(tmp_path):
+    (tmp_path / "my_model.py").write_text(MODEL)
+    np.save(tmp_path / "x.npy", np.array([0.3, 0.7]))
+    return tmp_path
+
+
+def test_step_by_step(call, tmp_path):
+    assert call("simulate", "two_moons", "-n", "400", "-q", "-o", "r")[0] == 0
+    code, out, err = call("train", "r", "--max-steps", "20", "-m", "3")
+    assert (code, "Trained 20 steps" in out) == (0, True)
+    assert "training" in err
+    code, out, _ = call("sample", "r", "-x", "1")
+    assert code == 0
+    assert out.split()[:3] == ["parameter", "mean", "sd"]
+    assert call("sample", "r", "-x", "1", "-n", "50", "-o", "s.csv")[0] == 0
+    assert np.loadtxt("s.csv", delimiter=",", skiprows=1).shape == (50, 2)
+    call("sample", "r", "-x", "1", "-n", "50", "-o", "s.npy")
+    assert np.load("s.npy").shape == (50, 2)
+    np.testing.assert_allclose(np.load("s.npy"), np.loadtxt("s.csv", delimiter=",", skiprows=1), rtol=1e-6)
+    call("sample", "r", "-x", "1", "-n", "50", "-o", "s.parquet")
+    import pyarrow.parquet as pq
+
+    assert pq.read_table("s.parquet").column_names == ["theta_1", "theta_2"]
+    code, out, _ = call("sample", "r", "-x", "1", "-n", "3", "-o", "-")
+    assert len(out.splitlines()) == 4
+
+
+def test_run_with_an_own_file_and_again(call, own_file):
+    command = ("run", "my_model.py", "--observation", "x.npy", "-o", "r", *QUICK)
+    code, out, err = call(*command)
+    assert code == 0, err
+    assert "Report:" in out
+    assert err == ""
+    report = (own_file / "r" / "report.html").read_text()
+    assert "second &lt;b&gt;" in report
+    assert "second <b>" not in report
+    names = ("simulations", "posterior", "checkpoint.ckpt", "diagnostics.npz")
+    before = {name: (own_file / "r" / name).stat().st_mtime_ns for name in ("diagnostics.npz",)}
+    shards = {p: p.stat().st_mtime_ns for p in (own_file / "r" / "simulations").rglob("*.safetensors")}
+    assert all((own_file / "r" / name).exists() for name in names)
+    assert call(*command)[0] == 0
+    assert {p: p.stat().st_mtime_ns for p in shards} == shards
+    assert before == {"diagnostics.npz": (own_file / "r" / "diagnostics.npz").stat().st_mtime_ns}
+
+
+def test_run_in_rounds_and_again(call, own_file):
+    quick = ("-n", "1600", "--test", "50", "--max-steps", "10", "-m", "3", "-q")
+    command = ("run", "my_model.py", "--observation", "x.npy", "--rounds", "2", "-o", "r", *quick)
+    code, out, err = call(*command)
+    assert code == 0, err
+    assert "Report:" in out
+    shards = {p: p.stat().st_mtime_ns for p in (own_file / "r" / "simulations").rglob("*.safetensors")}
+    assert {p.parent.name for p in shards} == {"round-1", "round-2", "test"}
+    report = (own_file / "r" / "report.html").read_text()
+    assert "Truncated(level=0.999" in report
+    assert "Share of the prior" in report
+    assert "Proposal and posterior of each round" in report
+    assert call(*command)[0] == 0
+    assert {p: p.stat().st_mtime_ns for p in shards} == shards
+    code, _, err = call("sample", "r", "-x", "x.npy")
+    assert code == 0, err
+
+
+def test_a_run_directory_never_runs_the_file_it_names(call, own_file):
+    assert call("run", "my_model.py", "-o", "r", *QUICK)[0] == 0
+    (own_file / "my_model.py").write_text("raise SystemExit('the file was run')")
+    assert call("sample", "r", "-x", "x.npy")[0] == 0
+    assert call("diagnose", "r", "-x", "x.npy", "-q")[0] == 0
+    assert call("report", "r")[0] == 0
+
+
+def test_more_simulations_are_added_and_trained_anew(call):
+    assert call("simulate", "two_moons", "-n", "400", "-q", "-o", "r")[0] == 0
+    shards = {p: p.stat().st_mtime_ns for p in Path("r/simulations").rglob("*.safetensors")}
+    assert call("train", "r", "--max-steps", "20", "-m", "3", "-q")[0] == 0
+    assert call("simulate", "two_moons", "-n", "500", "-q", "-o", "r")[0] == 0
+    assert {p: p.stat().st_mtime_ns for p in shards} == shards
+    code, _, err = call("train", "r", "--max-steps", "20", "-m", "3", "-q")
+    assert code == 2
+    assert "trained with data = " in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "two_mons"], "two_moons"),
+        (["run", "missing.py"], "There is no file 'missing.py'"),
+        (["run", "my_model.py", "--observation", "nothing.npy"], "There is no file 'nothing.npy'"),
+        (["run", "my_model.py", "--observation", "empty.npy"], "'empty.npy' is empty"),
+        (["run", "my_model.py", "--observation", "empty.csv"], "'empty.csv' is empty"),
+        (["run", "my_model.py", "--observation", "words.csv"], "'words.csv' does not hold numbers"),
+        (["run", "my_model.py", "--observation", "pickle.npy"], "'pickle.npy' does not hold numbers"),
+        (["run", "my_model.py", "--observation", "x.doc"], "from .npy, .csv or .txt, not from 'x.doc'"),
+        (["run", "my_model.py", "--observation", "3"], "Only a task has numbered observations"),
+        (["run", "my_model.py", "-x", "nan.npy", *QUICK], "'observation' must be finite"),
+        (["run", "my_model.py", "-x", "long.npy", *QUICK], "'observation' must have shape (2,)"),
+        (["run", "my_model.py", "-n", "400", "-m", "1", "-q"], "m > 1 draws, got m = 1"),
+        (["run", "two_moons", "--rule", "enrgy"], "Did you mean 'energy'?"),
+        (["run", "my_model.py", "--rounds", "3", "-q"], "3 rounds are for one observation: give --observation FILE"),
+        (
+            ["run", "my_model.py", "-x", "x.npy", "--rounds", "3", "--correction", "truncate"],
+            "Did you mean 'truncated'?",
+        ),
+        (
+            ["run", "my_model.py", "-x", "x.npy", "--rounds", "3", "--correction", "rejection", "--steps", "8"],
+            "steps = 1, not 8",
+        ),
+        (["run", "two_moons", "-n", "0", "-q"], "'n' must be a whole number of at least 1, got 0"),
+        (["run", "broken.py"], "'broken.py' cannot be run: NameError"),
+        (["run", "half.py"], "'half.py' must define 'simulator'"),
+        (["train", "nowhere"], "'nowhere' is not a run directory"),
+        (["sample", "nowhere", "-x", "x.npy"], "'nowhere' is not a run directory"),
+        (["run", "two_moons", "--observation", "11", "-q"], "numbered from 1 to 10, got 11"),
+        (["rum", "two_moons"], "Did you mean 'run'?"),
+        (["run", "two_moons", "--simulation", "100"], "--simulations"),
+    ],
+)
+def test_mistakes_get_one_sentence_and_exit_code_2(call, own_file, words, message):
+    (own_file / "empty.npy").touch()
+    (own_file / "empty.csv").touch()
+    (own_file / "words.csv").write_text("a,b\nc,d\n")
+    (own_file / "x.doc").write_text("1")
+    np.save(own_file / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.save(own_file / "nan.npy", np.array([0.3, np.nan]))
+    np.save(own_file / "long.npy", np.zeros(3))
+    (own_file / "broken.py").write_text("prior = undefined")
+    (own_file / "half.py").write_text("prior = [1]")
+    code, out, err = call(*words)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_debug_shows_the_traceback(call, monkeypatch):
+    from propersbi.types import InputError
+
+    with pytest.raises(InputError):
+        call("run", "two_mons", "--debug")
+
+
+def test_a_changed_byte_in_the_posterior_is_refused(call):
+    call("simulate", "two_moons", "-n", "400", "-q", "-o", "r")
+    call("train", "r", "--max-steps", "20", "-m", "3", "-q")
+    path = Path("r/posterior/weights.safetensors")
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    code, _, err = call("sample", "r", "-x", "1")
+    assert code == 2
+    assert "checksum does not fit" in err
+
+
+def test_a_simulator_that_raises_names_theta_and_keeps_the_chunks(call, tmp_path):
+    (tmp_path / "m.py").write_text(
+        MODEL.replace("return theta +", "if theta[0, 0] > 0.97: raise RuntimeError('too hot')\n    return theta +")
+    )
+    code, _, err = call("run", "m.py", "-o", "r", *QUICK)
+    assert code == 1
+    assert "too hot" in err
+    assert "theta" in err
+    assert list(Path("r/simulations").rglob("*.safetensors"))
+
+
+def test_help_has_an_example_for_every_command(call):
+    code, out, _ = call("--help")
+    assert code == 0
+    commands = ["tasks", "simulate", "train", "sample", "diagnose", "report", "run"]
+    for command in commands:
+        assert command in out
+        text = call(command, "--help")[1]
+        assert f"propersbi {command}" in text.split("Example")[1]
+    assert "two_moons" in call("tasks")[1]
+
+
+def test_a_file_may_hold_one_simulator_call_per_parameter(call, tmp_path):
+    (tmp_path / "single.py").write_text(
+        "import torch\n"
+        "prior = [torch.distributions.Uniform(0., 1.), torch.distributions.Exponential(1.)]\n"
+        "def simulator(theta):\n    assert theta.shape == (2,)\n    return theta + 0.1 * torch.randn(2)\n"
+        "batched = False\nobservation = [0.5, 1.0]\n"
+    )
+    code, out, err = call("run", "single.py", "-o", "r", *QUICK)
+    assert code == 0, err
+    assert "Report" in out
+    code, _, err = call("sample", "r", "--model", "single.py", "-n", "200", "-o", "s.npy")
+    assert code == 0, err
+    draws = np.load("s.npy")
+    assert ((draws > 0) & (draws[:, :1] < 1)).all()
+
+
+def test_an_own_embedding_must_be_named_again(call, tmp_path):
+    (tmp_path / "embedded.py").write_text(MODEL + "\nimport torch\nembedding = torch.nn.Linear(2, 4)\n")
+    np.save("x.npy", np.array([0.3, 0.7]))
+    assert call("run", "embedded.py", "-x", "x.npy", "-o", "r", *QUICK)[0] == 0
+    code, _, err = call("sample", "r", "-x", "x.npy")
+    assert code == 2
+    assert "pass it again" in err
+    assert call("sample", "r", "-x", "x.npy", "--model", "embedded.py")[0] == 0
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path):
+    command = [sys.executable, "-m", "propersbi.app.cli", "simulate", "slow.py", "-n", "400", "-o", "r"]
+    (tmp_path / "slow.py").write_text(
+        MODEL.replace("return theta +", "import time; time.sleep(0.2)\n    return theta +")
+    )
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells tell background jobs to ignore it
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
+    while not list((tmp_path / "r").rglob("*.safetensors")) and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert "the same command continues" in err
+    assert "Traceback" not in err
+    assert list((tmp_path / "r").rglob("*.safetensors"))
+
+
+def test_importing_the_package_and_asking_for_help_load_no_torch():
+    code = "import sys, propersbi, propersbi.app.cli; print('torch' in sys.modules, 'matplotlib' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["False", "False"]
+
+
+def test_run_json_says_what_was_done(call, own_file):
+    call("run", "my_model.py", "-x", "x.npy", "-o", "r", *QUICK)
+    record = json.loads(Path("r/run.json").read_text())
+    assert record["model"] == "my_model.py"
+    assert record["simulations"]["n"] == 400
+    assert record["training"]["m"] == 3
+    assert record["training"]["rule"] == {"class": "EnergyScore", "beta": 0.5, "fair": True}
+    assert os.fspath(own_file) not in Path("r/run.json").read_text()
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_changed_model_and_bad_rows_are_said_in_a_sentence(call, own_file):
+    assert call("simulate", "my_model.py", "-n", "400", "-q", "-o", "r")[2] == ""
+    bad = MODEL.replace("return theta +", "theta[0] = np.nan\n    return theta +")
+    (own_file / "my_model.py").write_text(bad)
+    code, _, err = call("simulate", "my_model.py", "-n", "404", "-q", "-o", "r")
+    assert code == 0
+    lines = err.splitlines()
+    assert lines[0] == "Warning: 'my_model.py' has changed since 'r' was made; what was simulated before is kept."
+    assert lines[1].startswith("Warning: 1 of 404 simulations")
+    assert len(lines) == 2
+
+
+def test_a_task_says_how_it_is_run_unless_told_otherwise(tmp_path):
+    from propersbi.app.models import load_model
+    from propersbi.app.run import Run
+
+    camera = load_model("camera")
+    quick = {"simulations": 60, "test": 30, "draws": 100}
+    quick["training"] = {"max_steps": 2, "m": 3, "rule": {"class": "EnergyScore", "beta": 1.0}, "batch_size": 8}
+    model = replace(camera, quick=quick)
+    run = Run.create(tmp_path / "r", model, "test")
+    assert len(run.simulate(model, progress=False)) == 60
+    info = run.train(model, m=2, progress=False).info
+    assert (info["steps"], info["m"], info["rule"]["beta"], info["batch_size"]) == (2, 2, 1.0, 8)
+    checks = run.diagnose(model, observation=model.observation(1), source="1", progress=False)
+    assert (checks.n, checks.draws, checks.event) == (30, 100, (28, 28))
+    assert "reference" not in checks.arrays
+    page = run.report().read_text()
+    assert "Test pairs and their posteriors" in page
+    assert "could not be drawn" not in page
+
+
+def test_noise_of_a_task_is_drawn_anew_in_training(tmp_path):
+    from propersbi.app.models import load_model
+    from propersbi.app.run import Run
+    from propersbi.simulation.store import Store
+
+    model, seen = load_model("two_moons"), []
+    quick = {"simulations": 60, "test": 30, "training": {"max_steps": 2, "batch_size": 8}}
+
+    def noise(x):
+        seen.append(len(x))
+        return x + 100.0
+
+    model = replace(model, quick=quick, parts=(lambda theta: 0 * theta, noise))
+    run = Run.create(tmp_path / "r", model, "test")
+    assert not run.simulate(model, progress=False).x[:].any()
+    posterior = run.train(model, progress=False)
+    assert seen.count(8) >= 2  # a batch for every step
+    assert posterior.x_units.center.tolist() == [100.0, 100.0]
+    _, fresh = Store.open(tmp_path / "r" / "simulations").rows("test")
+    assert fresh[:].any()
