@@ -1,5 +1,6 @@
 from . import diagnostics, metrics, networks, plots, samplers, scoring, sequential, simulation, tasks, training
 from .app.run import run
+from .choices import recipe
 from .diagnostics.comparison import Comparison, compare
 from .diagnostics.measure import diagnose
 from .diagnostics.result import Diagnostics
@@ -7,7 +8,7 @@ from .inference import fit
 from .metrics import calibration
 from .posterior import Posterior
 from .problem import Problem
-from .recipes import Recipe, recipe
+from .recipes import Recipe
 from .reports.page import report
 from .samplers.bounds import Box
 from .samplers.latent import Metropolis, Rejection

@@ -1,119 +1,271 @@
-"""What follows from the shapes of parameters and data where nothing else is asked for."""
+"""The recipe: every choice of a training as one value, frozen, equal by value, JSON, with a reason for each choice.
+
+Whoever wants another training changes a recipe and gives it to :func:`propersbi.fit`. What a recipe says for given
+shapes is decided in :mod:`propersbi.choices`.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from typing import Any
 
-from torch import nn
+from propersbi.samplers.bounds import Box
+from propersbi.storage.config import CUSTOM, allowed_class, decode, encode, qualified_name
+from propersbi.training.config import TrainConfig
+from propersbi.types import InputError, ScoringRule
 
-from propersbi.networks import Flow, GridEmbedding, MLPGenerator, UNetGenerator, is_grid, is_image_problem
-from propersbi.networks.mlp import FEATURES
-from propersbi.training.objectives import MaximumLikelihood
-from propersbi.samplers.refined import ReverseMarkov
+__all__ = ["Factory", "Own", "Recipe", "check_names"]
 
-__all__ = ["Defaults"]
-
-STEPS = 8
-MANY = 9000  # simulations from which on the number of training steps grows faster
-LONG = 50  # numbers of a data vector from which on a network learns single simulations by heart
-LOOK = 10_000_000  # numbers of x that units and bandwidths are found on, at most
+# What users of other libraries, or of older versions, may ask for, and what it is called here.
+OTHER_NAMES = {
+    "m": "draws",
+    "steps": "refinement_steps",
+    "patience": "stopping",
+    "stop_after_epochs": "stopping",
+    "max_num_epochs": "max_steps",
+    "training_batch_size": "batch_size",
+    "lr": "learning_rate",
+    "density_estimator": "network",
+    "embedding_net": "embedding",
+    "bounds": "support",
+    "loss": "rule",
+    "score": "rule",
+}
 
 
 @dataclass(frozen=True)
-class Defaults:
-    """The choices of :func:`~propersbi.inference.fit` for events of these shapes.
+class Factory:
+    """A class of the library and its options, to be built once shapes or the sampler are known.
 
     Arguments:
-        theta_shape: The event shape of the parameters.
-        x_shape: The event shape of the data.
-        embedded: Whether the user has an own embedding of the data.
+        name: The name of the class.
+        options: Keyword arguments of its constructor.
 
     Examples:
-        >>> vectors, images = Defaults((2,), (2,)), Defaults((28, 28), (28, 28))
-        >>> vectors.steps(), images.steps(), vectors.max_steps(10_000, steps=8)
-        (8, 1, 5215)
+        >>> Factory("MLPGenerator", {"width": 16})((2,), (3,)).width
+        16
+        >>> from propersbi.networks import MLPGenerator
+        >>> Factory.of(functools.partial(MLPGenerator, width=16))
+        Factory(name='MLPGenerator', options={'width': 16})
     """
 
-    theta_shape: tuple[int, ...]
-    x_shape: tuple[int, ...]
-    embedded: bool = False
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, make: Any) -> Factory | None:
+        """The factory for a class of the library or a ``functools.partial`` of one; ``None`` for anything else."""
+        options: dict[str, Any] = {}
+        while isinstance(make, functools.partial):
+            if make.args:
+                return None
+            options, make = {**make.keywords, **options}, make.func
+        try:
+            known = isinstance(make, type) and allowed_class(make.__name__) is make
+        except InputError:
+            return None
+        return cls(make.__name__, options) if known else None
 
     @property
-    def numbers(self) -> int:
-        """In the data of one simulation."""
-        return math.prod(self.x_shape)
+    def target(self) -> type:
+        """The class."""
+        return allowed_class(self.name)
 
-    @property
-    def images(self) -> bool:
-        """Whether parameters and data are images on one grid."""
-        return not self.embedded and is_image_problem(self.theta_shape, self.x_shape)
+    def __call__(self, *arguments: Any, **more: Any) -> Any:
+        """Build it."""
+        return self.target(*arguments, **{**self.options, **more})
 
-    @property
-    def large(self) -> bool:
-        """Whether a step of training is costly."""
-        return self.images or self.numbers > FEATURES
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{key}={value}' for key, value in self.options.items())})"
 
-    def steps(self, network: Any = None, objective: Any = None) -> int:
-        """Of a draw: several, unless an objective wants one pass or a chain would be slow for so much data."""
-        if isinstance(network, ReverseMarkov):
-            return network.steps
-        return 1 if objective is not None or self.large else STEPS
 
-    def network(self, objective: Any = None) -> type[nn.Module]:
-        """What makes the sampler."""
-        if objective is MaximumLikelihood:
-            return Flow
-        return UNetGenerator if self.images else MLPGenerator
+@dataclass(frozen=True)
+class Own:
+    """Stands for an object of the user's own, which a recipe knows by name only; it must be passed again.
 
-    def embedding(self) -> nn.Module | None:
-        """Of data on a large grid."""
-        grid = self.large and not self.images and is_grid(self.x_shape)
-        return GridEmbedding(self.x_shape) if grid else None
+    Arguments:
+        name: Its module and name.
+    """
 
-    def draws(self, steps: int) -> int:
-        """Per pair in training."""
-        return 5 if self.images else 10 if steps == 1 else 20
+    name: str
 
-    def batch_size(self, n: int) -> int:
-        """Pairs per step of training."""
-        return 64 if self.large else 128 if n < MANY // 3 else 256
+    def __str__(self) -> str:
+        return self.name
 
-    def max_steps(self, n: int, steps: int) -> int:
-        """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
-        numbers = math.prod(self.theta_shape) + self.numbers
-        growth = 0.25 if n < MANY else min(max(numbers / 18, 0.4), 0.75)
-        return round((2500 if steps == 1 else 5000) * (n / MANY) ** growth)
 
-    def training(self, n: int, steps: int, max_steps: int) -> dict[str, Any]:
-        """Fields of :class:`~propersbi.training.loop.TrainConfig` that differ from their own defaults."""
-        looks = {"validate_every": 50} if self.large else {}
-        if steps == 1:
-            return looks
-        # A chain starts as a Gaussian one and, hurried, can get stuck there.
-        return looks | {"warmup": min(300, max_steps // 4), "weight_decay": self.weight_decay(n)}
+Maker = Callable[..., Any]
 
-    def weight_decay(self, n: int) -> float:
-        """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""
-        long = self.numbers >= LONG and not (self.large or self.embedded)
-        return min(1.0, MANY / n) if long else 0.0
 
-    def held_out(self) -> int:
-        """Pairs to judge the training by, at most."""
-        return 500 if self.large else 5000
+@dataclass(frozen=True)
+class Recipe:
+    """Every choice of a training.
 
-    def looked_at(self, n: int) -> int:
-        """Pairs that units and bandwidths are found on."""
-        return min(n, max(100, LOOK // self.numbers))
+    Arguments:
+        network: What makes the sampler from ``(theta_shape, x_shape)``.
+        embedding: What makes features of the data from ``x_shape``; ``None`` uses the data as they are.
+        regression: Whether a linear regression comes first, and the network learns what it leaves over.
+        refinement_steps: More than 1 train a generator that refines its draws step by step, and that many are its
+            default at sampling; 1 trains one that draws in one pass.
+        objective: What makes the objective from the sampler; ``None`` is the mean score by ``rule``.
+        rule: The scoring rule, unless there is an ``objective``.
+        draws: Draws per pair in training, at least 2, unless there is an ``objective``.
+        support: The bounds of the parameters.
+        tail: Standardised data grow like a logarithm only beyond this many scales; ``None`` leaves them.
+        batch_size: Pairs per gradient step.
+        validation_fraction: Share of the pairs that are held out for validation.
+        max_validation: How many of them at most.
+        ensemble: Networks that are trained one after the other, with other seeds, and sampled in equal shares.
+        training: The training configuration.
+        reasons: Why, by the name of a choice; recipes are compared without them.
+    """
 
-    def regressable(self, n: int) -> bool:
-        """Whether vectors are so small, and ``n`` so large, that a linear regression is quick and says something."""
-        return len(self.theta_shape) == 1 and max(self.theta_shape[0], self.numbers) <= min(FEATURES, n // 2)
+    network: Factory | Own | Maker
+    embedding: Factory | Own | Maker | None = None
+    regression: bool = False
+    refinement_steps: int = 1
+    objective: Factory | Own | Maker | None = None
+    rule: ScoringRule | Own | None = None
+    draws: int | None = None
+    support: Box = Box()  # noqa: RUF009
+    tail: float | None = None
+    batch_size: int = 256
+    validation_fraction: float = 0.1
+    max_validation: int = 5000
+    ensemble: int = 1
+    training: TrainConfig = TrainConfig()  # noqa: RUF009
+    reasons: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
-    def tail(self) -> float:
-        """Scales from which on data are compressed: on grids, whose sums and transforms mean something, wild ones only.
+    def __post_init__(self) -> None:
+        for name, least in (("refinement_steps", 1), ("batch_size", 1), ("max_validation", 1), ("ensemble", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InputError(f"'{name}' must be a whole number of at least {least}, got {value!r:.80}.")
+        if not 0 < self.validation_fraction < 1:
+            raise InputError(f"The validation fraction must lie in (0, 1), got {self.validation_fraction}.")
+        if self.draws is not None and not (isinstance(self.draws, int) and self.draws > 1):
+            raise InputError(f"A scoring rule needs m > 1 draws, got draws = {self.draws!r:.80}.")
+        if self.objective is None and (self.rule is None or self.draws is None):
+            raise InputError("A recipe needs a 'rule' and 'draws', or an 'objective'.")
+        if self.objective is not None and self.draws is not None:
+            raise InputError("Give 'draws' to the objective itself.")
+        if self.tail is not None and not self.tail > 0:
+            raise InputError(f"'tail' must be positive, got {self.tail}.")
 
-        A single number of a vector has no such neighbours to be added to.
+    def change(self, **changes: Any) -> Recipe:
+        """The same recipe with other choices: fields of the recipe or of its training configuration, by name.
+
+        Examples:
+            >>> from propersbi.scoring import EnergyScore
+            >>> recipe = Recipe(Factory("MLPGenerator"), rule=EnergyScore(), draws=10)
+            >>> recipe.change(draws=20, max_steps=500).training.max_steps
+            500
+            >>> recipe.change(max_step=500)
+            Traceback (most recent call last):
+            propersbi.types.InputError: There is no option 'max_step'; did you mean 'max_steps'?
         """
-        return 5.0 if len(self.x_shape) == 1 else 100.0
+        check_names(changes)
+        inner = {name: value for name, value in changes.items() if name in training_names()}
+        own = {name: _as_value(name, value) for name, value in changes.items() if name not in inner}
+        if own.get("objective") is not None:  # it brings its own rule and draws
+            own = {"rule": None, "draws": None, **own}
+        reasons = {name: reason for name, reason in self.reasons.items() if name not in changes}
+        return replace(
+            self, **own, training=replace(self.training, **inner), reasons={**reasons, **dict.fromkeys(changes, "chosen")}
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data; objects of the user's own are kept by name only."""
+        data: dict[str, Any] = encode(self)
+        return data
+
+    @classmethod
+    def from_json(cls, data: Any) -> Recipe:
+        """From what :meth:`to_json` gave; anything else is an :class:`InputError`."""
+        if not isinstance(data, dict) or data.get("class") != "Recipe":
+            raise InputError("This is not a recipe.")
+        recipe = decode(_named(data))
+        assert isinstance(recipe, cls)
+        return recipe
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint must agree with to be continued; the training configuration has its own."""
+        data = self.to_json()
+        return {name: data[name] for name in data if name not in ("class", "training", "reasons", "ensemble")}
+
+    def __str__(self) -> str:
+        lines = [f"{phrase}: {self.reasons[name]}" for name, phrase in self._phrases() if name in self.reasons]
+        return "\n".join(["Recipe", *(f"  {line}" for line in lines)])
+
+    def _phrases(self) -> list[tuple[str, str]]:
+        """Each choice in words."""
+        t, steps = self.training, self.refinement_steps
+        rows = [
+            ("network", f"network {_text(self.network)}"),
+            ("embedding", "no embedding" if self.embedding is None else f"embedding {_text(self.embedding)}"),
+            ("regression", "linear regression first" if self.regression else "no linear regression"),
+            ("refinement_steps", f"{steps} refinement steps" if steps > 1 else "draws in one pass"),
+            ("objective", f"objective {_text(self.objective)}"),
+            ("rule", f"scoring rule {_text(self.rule)}"),
+            ("draws", f"{self.draws} draws per pair"),
+            ("support", f"support {self.support}" if self.support.bounded else "no bounds"),
+            ("tail", "tails of the data left" if self.tail is None else f"data compressed beyond {self.tail:g} scales"),
+            ("batch_size", f"{self.batch_size} pairs per step"),
+            ("validation_fraction", f"{100 * self.validation_fraction:g} % of the pairs for validation"),
+            ("max_validation", f"at most {self.max_validation} pairs for validation"),
+            ("ensemble", f"{self.ensemble} networks in equal shares"),
+            ("max_steps", f"{t.max_steps} gradient steps"),
+            ("learning_rate", f"learning rate {t.learning_rate:g}"),
+            ("warmup", f"{t.warmup} steps of warm-up"),
+            ("weight_decay", f"weight decay {t.weight_decay:.3g}" if t.weight_decay else "no weight decay"),
+            ("validate_every", f"validation every {t.validate_every} steps"),
+        ]
+        shown = {name for name, _ in rows}
+        others = [name for name in training_names() if name not in shown]
+        return rows + [(name, f"{name.replace('_', ' ')} {getattr(t, name)}") for name in others]
+
+
+def training_names() -> list[str]:
+    """The fields of the training configuration."""
+    return [entry.name for entry in fields(TrainConfig)]
+
+
+def recipe_names() -> list[str]:
+    """The fields of a recipe that can be changed by name."""
+    return [entry.name for entry in fields(Recipe) if entry.name not in ("training", "reasons")]
+
+
+def check_names(changes: Mapping[str, Any]) -> None:
+    """Refuse what is no choice of a recipe, and suggest the nearest right name."""
+    known = [*recipe_names(), *training_names()]
+    for name in changes:
+        if name in known:
+            continue
+        nearest = [OTHER_NAMES[name]] if name in OTHER_NAMES else get_close_matches(name, known, n=1)
+        hint = f"; did you mean '{nearest[0]}'?" if nearest else f"; there are {', '.join(sorted(known))}."
+        raise InputError(f"There is no option '{name}'{hint}")
+
+
+def _as_value(name: str, value: Any) -> Any:
+    """What a recipe keeps of a choice: classes of the library as factories."""
+    return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value
+
+
+def _text(value: Any) -> str:
+    if inspect.isroutine(value) or isinstance(value, type | functools.partial):
+        return qualified_name(value.func if isinstance(value, functools.partial) else value)
+    return str(value)
+
+
+def _named(data: Any) -> Any:
+    """The same data with objects of the user's own replaced by their names."""
+    if isinstance(data, list):
+        return [_named(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    if data.get("class") == CUSTOM:
+        return {"class": "Own", "name": str(data.get("name"))}
+    return {key: _named(value) for key, value in data.items()}

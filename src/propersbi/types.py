@@ -9,25 +9,22 @@ Shapes: the sample axis comes first, then one batch axis, then the event: draws 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:  # simulation workers read this page too and need not load torch
-    from torch import Tensor, nn
+    from torch import Tensor
 
 __all__ = [
     "Array",
     "Batch",
     "Executor",
-    "Game",
     "InputError",
     "Kernel",
-    "Objective",
     "Phase",
     "Prior",
     "Rows",
-    "Sampler",
     "ScoringRule",
     "Simulator",
 ]
@@ -88,29 +85,6 @@ class ScoringRule(Protocol):
     def __call__(self, samples: Tensor, theta: Tensor) -> Tensor: ...
 
 
-@runtime_checkable
-class Game(Protocol):
-    """How a critic's numbers for real parameters ``(n,)`` and for draws ``(m, n)`` become losses, row by row."""
-
-    def critic_loss(self, real: Tensor, fake: Tensor) -> Tensor: ...
-    def generator_loss(self, fake: Tensor) -> Tensor: ...
-
-
-@runtime_checkable
-class Sampler(Protocol):
-    """Draws parameters given data; how it learns to is in ``aim``."""
-
-    def sample(self, m: int, x: Tensor) -> Tensor:
-        """``m`` draws for each of the ``n`` rows of ``x``, ``(m, n, *theta)``."""
-
-    def aim(self, m: int, theta: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Draws ``(m, n, *theta)`` and the target ``(n, *theta)`` they are to be scored against in training.
-
-        A one-pass sampler returns its draws and ``theta``. A multi-step sampler draws a step of its chain and
-        returns both in the units of that step, so that every rule sees targets of order one.
-        """
-
-
 @dataclass(frozen=True)
 class Batch:
     """Parameters, the data they made and, where rows do not count alike, their weights ``(n,)``."""
@@ -133,21 +107,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class Phase:
-    """Whose turn it is: the named network takes ``repeats`` steps down ``loss``. A score has one phase, a GAN two."""
+    """A part of a training step: the named network descends ``loss`` ``repeats`` times. A GAN has two phases."""
 
     network: str
     loss: Callable[[Batch], Tensor]
     repeats: int = 1
-
-
-@runtime_checkable
-class Objective(Protocol):
-    """What is trained and by which losses; the trainer knows nothing else."""
-
-    @property
-    def networks(self) -> Mapping[str, nn.Module]: ...
-
-    def phases(self) -> tuple[Phase, ...]: ...
-
-    def validate(self, batch: Batch) -> Tensor:
-        """A proper score of each held-out row, ``(n,)``, whatever the losses are."""

@@ -6,8 +6,8 @@ anything is learnt, and draws what the regression leaves over:
 .. math:: \vartheta = \hat\theta(x) + \sigma \odot G(h(x), z).
 
 A U-Net looks at data and regression once and gives features :math:`h` at several resolutions; a small decoder, into
-which noise enters at each of them, runs for every draw. As a step of a chain, a second U-Net is told the noisy image
-:math:`\theta_s`, and draws start from the mean and the deviation that regression and noisy image have together,
+which noise enters at each of them, runs for every draw. As a step of a chain, a second U-Net is conditioned on the noisy
+image :math:`\theta_s`, and draws start from the mean and the deviation that regression and noisy image have together,
 :math:`\hat\theta + w\,(\theta_s - \hat\theta)` with :math:`w = \sigma^2 / (\sigma^2 + s^2)`.
 """
 
@@ -24,15 +24,16 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, leaky_relu
 
 from propersbi.networks.embeddings import is_grid
+from propersbi.networks.layers import FREQUENCIES, SLOPE, check_sizes, level_features
+from propersbi.samplers.bounds import UNBOUNDED, Bounds
 from propersbi.samplers.generator import ChainGenerator
-from propersbi.networks.mlp import FREE, SLOPE, WAVES, _check_sizes
 from propersbi.samplers.regression import ridge
 from propersbi.types import InputError
 
 __all__ = ["UNetGenerator", "is_image_problem"]
 
-FEATURES = 1024  # numbers up to which a regression on all of them is quick
-LOWEST = 0.05  # of the mean deviation: how little a pixel may be left with
+MAX_REGRESSED = 1024  # numbers of theta and x up to which a regression on all of them is quick
+SMALLEST_SCALE = 0.05  # of the residual of a pixel, in mean residual deviations
 
 
 def is_image_problem(theta_shape: Sequence[int], x_shape: Sequence[int]) -> bool:
@@ -58,7 +59,7 @@ class UNetGenerator(ChainGenerator):
         finest: The weakest ridge of the regression, in variances of the data. Weaker ones undo more of a blur, and
             trust smaller numbers: with 1e-10, the last digits of single precision.
         regression: Whether a linear regression comes first; by default where theta and x have at most 1024 numbers.
-        chain: Whether it is a step of a chain (:class:`~propersbi.samplers.refined.ReverseMarkov`).
+        chain: Whether it is a step of a chain (:class:`~propersbi.samplers.refined.Refined`).
 
     Examples:
         >>> generator = UNetGenerator((12, 12), (12, 12), channels=(4, 8))
@@ -92,15 +93,15 @@ class UNetGenerator(ChainGenerator):
         self.latent_maps, self.blocks, self.finest, self.chain = latent_maps, blocks, finest, chain
         if not 0 < finest <= 1:
             raise InputError(f"'finest' must lie between 0 and 1, got {finest}.")
-        _check_sizes(theta_shape=theta_shape, x_shape=x_shape)
-        _check_sizes(10**4, channels=self.channels, head=self.head, latent_maps=[latent_maps], blocks=[blocks])
+        check_sizes(theta_shape=theta_shape, x_shape=x_shape)
+        check_sizes(10**4, channels=self.channels, head=self.head, latent_maps=[latent_maps], blocks=[blocks])
         self._check_shapes()
         seen, drawn = (math.prod(shape[:-2]) for shape in (self.x_shape, self.theta_shape))
         self.grids = _grids(self.theta_shape[-2:], len(self.channels))
         self.latent = latent_maps * sum(rows * columns for rows, columns in self.grids)
         self.look = _UNet(seen + drawn, self.channels, blocks)
         if chain:
-            self.step = _UNet(self.channels[0] + 2 * drawn, self.channels, blocks, told=1 + 2 * len(WAVES))
+            self.step = _UNet(self.channels[0] + 2 * drawn, self.channels, blocks, conditions=1 + 2 * len(FREQUENCIES))
         self.draw = _Decoder(self.channels, self.head, latent_maps, drawn)
         if chain:  # starts as the chain of a Gaussian posterior around the regression
             if latent_maps < drawn:
@@ -110,12 +111,12 @@ class UNetGenerator(ChainGenerator):
             nn.init.zeros_(self.draw.out.weight)
             nn.init.zeros_(self.draw.out.bias)  # type: ignore[arg-type]
         dim, features = math.prod(self.theta_shape), math.prod(self.x_shape)
-        self.regression = max(dim, features) <= FEATURES if regression is None else regression
+        self.regression = max(dim, features) <= MAX_REGRESSED if regression is None else regression
         self.register_buffer("slope", torch.zeros(features if self.regression else 1, dim))
         self.register_buffer("shift", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
-        self.register_buffer("lower", torch.full((dim,), -FREE))
-        self.register_buffer("upper", torch.full((dim,), FREE))
+        self.register_buffer("lower", torch.full((dim,), -UNBOUNDED))
+        self.register_buffer("upper", torch.full((dim,), UNBOUNDED))
 
     def _check_shapes(self) -> None:
         if len(self.head) != len(self.channels):
@@ -128,19 +129,16 @@ class UNetGenerator(ChainGenerator):
         if min(self.theta_shape[-2:]) < 2 ** (len(self.channels) - 1):
             raise InputError(f"A grid of {self.theta_shape[-2:]} is too small for {len(self.channels)} resolutions.")
 
-    def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]) -> None:
-        """Find the regression on training pairs, in the network's units; few pairs say too little."""
-        if not self.regression or len(x) < 2 * math.prod(self.x_shape):
-            return
-        slope, shift, scale = ridge(theta, x, finest=self.finest)
-        self.slope.copy_(slope)
-        self.shift.copy_(shift)
-        self.scale.copy_(scale.clamp_min(max(LOWEST * scale.mean().item(), 1e-3)))
-
-    def clamp(self, lower: Float[Tensor, " dim"], upper: Float[Tensor, " dim"]) -> None:
-        """Say between which bounds draws of one pass are cut off; many parameters then lie on them."""
-        self.lower.copy_(lower.clamp_min(-FREE))
-        self.upper.copy_(upper.clamp_max(FREE))
+    def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:
+        """Find the regression, where there are enough pairs, and the bounds at which draws of one pass are clamped."""
+        if self.regression and len(x) >= 2 * math.prod(self.x_shape):
+            slope, shift, scale = ridge(theta, x, finest=self.finest)
+            self.slope.copy_(slope)
+            self.shift.copy_(shift)
+            self.scale.copy_(scale.clamp_min(max(SMALLEST_SCALE * scale.mean().item(), 1e-3)))
+        if bounds.point_masses and not self.chain:
+            self.lower.copy_(bounds.lower.clamp_min(-UNBOUNDED))
+            self.upper.copy_(bounds.upper.clamp_max(UNBOUNDED))
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
         grid = self.theta_shape[-2:]
@@ -161,10 +159,8 @@ class UNetGenerator(ChainGenerator):
         share = self.scale**2 / (self.scale**2 + s**2)
         mean, out = guess + share * (full - guess), s / (1 + s**2).sqrt()
         start, spread = (mean - full / (1 + s**2)) / out, self.scale * (1 - share).sqrt() / out
-        waves = s.log() * torch.tensor(WAVES, device=level.device)
-        told = torch.cat([s.log(), waves.sin(), waves.cos()], 1)
         image = [seen, noisy.reshape(len(noisy), -1, *grid), mean.reshape(len(noisy), -1, *grid)]
-        maps = self.step(torch.cat(image, 1), told)
+        maps = self.step(torch.cat(image, 1), level_features(level))
         return torch.cat([start, spread, *(one.flatten(1) for one in maps)], 1)
 
     def forward(
@@ -187,7 +183,7 @@ class UNetGenerator(ChainGenerator):
 
 
 class _Clamp(torch.autograd.Function):
-    """Cut off at bounds; the gradient passes inside them, and beyond where going down it leads back."""
+    """Clamp to bounds; gradients pass inside them, and outside where a descent step leads back inside."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -204,21 +200,21 @@ class _Clamp(torch.autograd.Function):
 class _UNet(nn.Module):
     """Features of an image at every resolution, coarse ones added to finer ones on the way back up."""
 
-    def __init__(self, inputs: int, channels: Sequence[int], blocks: int, told: int = 0) -> None:
+    def __init__(self, inputs: int, channels: Sequence[int], blocks: int, conditions: int = 0) -> None:
         super().__init__()
         self.first = nn.Conv2d(inputs, channels[0], 3, padding=1)
         self.down = nn.ModuleList(nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in pairwise(channels))
         self.up = nn.ModuleList(nn.Conv2d(b, a, 1) for a, b in pairwise(channels))
         self.going = nn.ModuleList(nn.Sequential(*(_Block(c) for _ in range(blocks))) for c in channels)
         self.coming = nn.ModuleList(nn.Sequential(*(_Block(c) for _ in range(blocks))) for c in channels)
-        self.told = nn.ModuleList(nn.Linear(told, c) for c in channels) if told else None
+        self.conditions = nn.ModuleList(nn.Linear(conditions, c) for c in channels) if conditions else None
 
-    def forward(self, image: Tensor, told: Tensor | None = None) -> list[Tensor]:
+    def forward(self, image: Tensor, conditions: Tensor | None = None) -> list[Tensor]:
         h, maps = self.first(_interleaved(image)), []
         for level, blocks in enumerate(self.going):
             h = h if level == 0 else self.down[level - 1](h)
-            if self.told is not None:
-                h = h + self.told[level](told)[..., None, None]
+            if self.conditions is not None:
+                h = h + self.conditions[level](conditions)[..., None, None]
             h = blocks(h)
             maps.append(h)
         maps[-1] = self.coming[-1](h)

@@ -1,4 +1,4 @@
-"""Critics: networks that tell parameters which made the data from a generator's draws."""
+"""Critics: networks that distinguish the parameters that made the data from a generator's draws."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from propersbi.networks.mlp import _check_sizes, _features
+from propersbi.networks.layers import check_sizes, embedded_features
 
-__all__ = ["MLPCritic", "PaperCritic", "PaperFieldCritic", "PaperImageCritic"]
+__all__ = ["MLPCritic", "critic_output", "perceptron"]
 
 
 class MLPCritic(nn.Module):
@@ -43,105 +43,21 @@ class MLPCritic(nn.Module):
         embedding: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
-        _check_sizes(100, depth=[depth])
+        check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
+        check_sizes(100, depth=[depth])
         self.theta_shape, self.x_shape = tuple(theta_shape), tuple(x_shape)
         self.width, self.depth, self.spectral, self.embedding = width, depth, spectral, embedding
-        features = math.prod(x_shape) if embedding is None else _features(embedding, self.x_shape)
-        self.layers = _perceptron([math.prod(theta_shape) + features, *[width] * depth, 1], 0.1, spectral)
+        features = math.prod(x_shape) if embedding is None else embedded_features(embedding, self.x_shape)
+        self.layers = perceptron([math.prod(theta_shape) + features, *[width] * depth, 1], 0.1, spectral)
 
     def forward(self, theta: Float[Tensor, "*m n _"], x: Float[Tensor, "n *x"]) -> Float[Tensor, "*m n"]:
         """One number for each parameter ``(n, *theta)`` or draw ``(m, n, *theta)``, however high."""
         features = (x if self.embedding is None else self.embedding(x)).flatten(1)
-        return _judge(self.layers, theta, features, len(self.theta_shape))
+        return critic_output(self.layers, theta, features, len(self.theta_shape))
 
 
-class PaperCritic(nn.Module):
-    """The critic of the paper's benchmarks: five layers of 2048 units, spectral norms throughout.
-
-    Arguments:
-        theta_shape: The event shape of the parameters.
-        x_shape: The event shape of the data.
-        width: Hidden units.
-        depth: Hidden layers; 3 in its smaller one for Two Moons.
-
-    Examples:
-        >>> sum(weight.numel() for weight in PaperCritic((2,), (2,)).parameters())
-        16797697
-    """
-
-    def __init__(
-        self, theta_shape: Sequence[int], x_shape: Sequence[int], *, width: int = 2048, depth: int = 5
-    ) -> None:
-        super().__init__()
-        _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
-        _check_sizes(100, depth=[depth])
-        self.theta_shape, self.x_shape, self.width, self.depth = tuple(theta_shape), tuple(x_shape), width, depth
-        sizes = [math.prod(theta_shape) + math.prod(x_shape), *[width] * depth, 1]
-        self.layers = _perceptron(sizes, 0.1, spectral=True)
-
-    def forward(self, theta: Tensor, x: Tensor) -> Tensor:
-        return _judge(self.layers, theta, x.flatten(1), len(self.theta_shape))
-
-
-class PaperFieldCritic(nn.Module):
-    """The critic of the shallow-water experiment: a convolutional view of the data beside the parameters.
-
-    Arguments:
-        theta_shape: The event shape of the parameters, (100,) in the paper.
-        x_shape: Channels and two grid axes, (2, 100, 100) in the paper.
-        width: Channels of the last inner convolutions; the first has four times as many.
-    """
-
-    def __init__(self, theta_shape: Sequence[int], x_shape: Sequence[int], *, width: int = 64) -> None:
-        super().__init__()
-        _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
-        self.theta_shape, self.x_shape, self.width = tuple(theta_shape), tuple(x_shape), width
-        channels = [self.x_shape[0], 4 * width, 2 * width, width, width]
-        stack: list[nn.Module] = []
-        for place, (inputs, outputs) in enumerate(pairwise(channels)):
-            step, edge = (1, 0) if place == 0 else (2, 1)
-            convolution = spectral_norm(nn.Conv2d(inputs, outputs, 4, step, edge, bias=False))
-            stack += [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
-        stack += [spectral_norm(nn.Conv2d(width, 1, 4, 2, 1, bias=False)), nn.Tanh(), nn.Flatten()]
-        self.look = nn.Sequential(*stack)
-        features = math.prod(theta_shape)
-        self.look.append(spectral_norm(nn.Linear(_features(self.look, self.x_shape), features)))
-        self.layers = _perceptron([2 * features, 256, 256, 256, 1], 0.2, spectral=True)
-
-    def forward(self, theta: Tensor, x: Tensor) -> Tensor:
-        return _judge(self.layers, theta, self.look(x), len(self.theta_shape))
-
-
-class PaperImageCritic(nn.Module):
-    """The critic of the camera experiment: image and observation side by side through four small convolutions.
-
-    Arguments:
-        theta_shape: One channel of an image, (1, 28, 28) in the paper, or the image alone.
-        x_shape: Likewise.
-
-    Examples:
-        >>> sum(weight.numel() for weight in PaperImageCritic((28, 28), (28, 28)).parameters())
-        437
-    """
-
-    def __init__(self, theta_shape: Sequence[int], x_shape: Sequence[int]) -> None:
-        super().__init__()
-        _check_sizes(theta_shape=theta_shape, x_shape=x_shape)
-        self.theta_shape, self.x_shape = tuple(theta_shape), tuple(x_shape)
-        stack: list[nn.Module] = []
-        for inputs, outputs in pairwise([2, 4, 8, 4]):
-            convolution = spectral_norm(nn.Conv2d(inputs, outputs, 2, 2, 1))
-            stack += [convolution, nn.LeakyReLU(0.2), nn.BatchNorm2d(outputs)]
-        self.layers = nn.Sequential(*stack, spectral_norm(nn.Conv2d(4, 1, 5)), nn.Flatten(0))
-
-    def forward(self, theta: Tensor, x: Tensor) -> Tensor:
-        image = theta.reshape(-1, 1, *self.theta_shape[-2:])
-        seen = x.reshape(len(x), 1, *self.x_shape[-2:]).repeat(len(image) // len(x), 1, 1, 1)
-        return self.layers(torch.cat([image, seen], 1)).reshape(theta.shape[: theta.ndim - len(self.theta_shape)])
-
-
-def _perceptron(sizes: Sequence[int], slope: float, spectral: bool) -> nn.Sequential:
+def perceptron(sizes: Sequence[int], slope: float, spectral: bool) -> nn.Sequential:
+    """Linear layers of these sizes with leaky rectifiers between them, perhaps with spectral norms."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
         layer = nn.Linear(inputs, outputs)
@@ -149,7 +65,7 @@ def _perceptron(sizes: Sequence[int], slope: float, spectral: bool) -> nn.Sequen
     return nn.Sequential(*layers[:-1])
 
 
-def _judge(layers: nn.Module, theta: Tensor, features: Tensor, event: int) -> Tensor:
+def critic_output(layers: nn.Module, theta: Tensor, features: Tensor, event: int) -> Tensor:
     """Parameters ``(*m, n, *theta)`` beside the features ``(n, features)`` of their data, through the layers."""
     flat = theta.flatten(theta.ndim - event)
     return layers(torch.cat([flat, features.expand(*flat.shape[:-1], -1)], -1)).squeeze(-1)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool1d, softplus
 
 from propersbi.networks.embeddings import GridEmbedding
-from propersbi.samplers.generator import Generator
 from propersbi.networks.mlp import MLPGenerator
+from propersbi.samplers.generator import Generator
 from propersbi.types import InputError
 
 __all__ = ["FieldGenerator"]

@@ -14,15 +14,17 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from propersbi.networks.mlp import FREE, _check_sizes, _features
+from propersbi.networks.layers import check_sizes, embedded_features
+from propersbi.samplers.base import DensitySampler
+from propersbi.samplers.bounds import UNBOUNDED, Bounds
 from propersbi.types import InputError
 
 __all__ = ["Flow"]
 
-MOST = 10**9  # weights
+MAX_WEIGHTS = 10**9
 
 
-class Flow(nn.Module):
+class Flow(DensitySampler):
     """A neural spline flow (zuko's).
 
     Arguments:
@@ -58,24 +60,25 @@ class Flow(nn.Module):
         import zuko
 
         super().__init__()
-        _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
-        _check_sizes(100, transforms=[transforms], bins=[bins])
+        check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width])
+        check_sizes(100, transforms=[transforms], bins=[bins])
         self.theta_shape, self.x_shape = tuple(theta_shape), tuple(x_shape)
         self.transforms, self.width, self.bins, self.embedding = transforms, width, bins, embedding
         dim = math.prod(self.theta_shape)
-        features = math.prod(self.x_shape) if embedding is None else _features(embedding, self.x_shape)
+        features = math.prod(self.x_shape) if embedding is None else embedded_features(embedding, self.x_shape)
         count = transforms * width * (dim + features + width + dim * (3 * bins - 1))
-        if count > MOST:
-            raise InputError(f"A flow with about {count:.0e} weights is too large: at most {MOST:.0e} are allowed.")
+        if count > MAX_WEIGHTS:
+            raise InputError(f"A flow with about {count:.0e} weights is too large: at most {MAX_WEIGHTS:.0e} are allowed.")
         with torch.device("cpu"):  # its masks are computed, also where networks are built without memory
             self.flow = zuko.flows.NSF(dim, features, bins=bins, transforms=transforms, hidden_features=(width, width))
-        self.register_buffer("lower", torch.full((dim,), -FREE))
-        self.register_buffer("upper", torch.full((dim,), FREE))
+        self.register_buffer("lower", torch.full((dim,), -UNBOUNDED))
+        self.register_buffer("upper", torch.full((dim,), UNBOUNDED))
 
-    def bound(self, lower: Tensor, upper: Tensor) -> None:
-        """Say between which bounds, in the network's own units, the parameters lie."""
-        self.lower.copy_(lower.clamp_min(-FREE).expand_as(self.lower))
-        self.upper.copy_(upper.clamp_max(FREE).expand_as(self.upper))
+    def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:  # noqa: ARG002
+        """Keep the bounds between which the parameters lie; bounds that move with the data cannot be kept."""
+        if bounds.tilt is None:
+            self.lower.copy_(bounds.lower.clamp_min(-UNBOUNDED))
+            self.upper.copy_(bounds.upper.clamp_max(UNBOUNDED))
 
     def sample(self, m: int, x: Float[Tensor, "n *x"]) -> Float[Tensor, "m n *theta"]:
         """``m`` draws for each row of ``x``."""
@@ -85,12 +88,6 @@ class Flow(nn.Module):
         away = torch.where(above | below, free, 0.0).exp()
         theta = torch.where(above, low + away, torch.where(below, high - away, theta))
         return theta.unflatten(-1, self.theta_shape)
-
-    def aim(
-        self, m: int, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]
-    ) -> tuple[Float[Tensor, "m n *theta"], Float[Tensor, "n *theta"]]:
-        """The draws and the parameter they are scored against: a flow is a generator, too."""
-        return self.sample(m, x), theta
 
     def log_prob(self, theta: Float[Tensor, "*m n _"], x: Float[Tensor, "n *x"]) -> Float[Tensor, "*m n"]:
         """The logarithm of the density, minus infinity outside the bounds."""
@@ -109,7 +106,7 @@ class Flow(nn.Module):
 
     def _bounds(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Bounds, with stand-ins where there are none, and which parameters have both, a lower or an upper one only."""
-        left, right = self.lower > -FREE, self.upper < FREE
+        left, right = self.lower > -UNBOUNDED, self.upper < UNBOUNDED
         low, high = torch.where(left, self.lower, 0.0), torch.where(right, self.upper, 1.0)
         return (
             low,

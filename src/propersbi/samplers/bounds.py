@@ -1,13 +1,14 @@
-r"""Units and bounds: what stands between a user's numbers and the network's.
+r"""Bounds of the parameters.
 
-The network works on standardised numbers. :class:`Standardize` holds the centre and scale of each coordinate;
-:class:`Box` brings the last draw into the support of the prior, by reflection at its walls:
+:class:`Box` holds the support of the prior in the user's units and brings draws into it, by reflection at the bounds:
 
 .. math:: \theta \mapsto a + |\theta - a| \quad\text{beyond a lower bound } a,
 
 and the fold between both bounds of an interval. Inside it is the identity, its slope is :math:`\pm 1` everywhere, and
-no draw is ever rejected. Where many parameters lie on a bound itself, as the black pixels of an image do, draws are cut
-off there instead, so that as many of them can.
+no draw is ever rejected. Where many parameters lie on a bound itself, as the black pixels of an image do, the posterior
+has point masses there: draws are clamped to the bound instead.
+
+:class:`Bounds` is what a sampler is shown of them, in its own units.
 """
 
 from __future__ import annotations
@@ -20,74 +21,37 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from propersbi.types import InputError
 
-__all__ = ["Box", "Standardize", "support_of"]
+__all__ = ["UNBOUNDED", "Bounds", "Box", "support_of"]
 
-ATOMS = 0.01  # share of parameters on a bound that is no accident
+UNBOUNDED = 1e30  # stands in for infinity in buffers, which are averaged
+POINT_MASS_SHARE = 0.01  # of parameters on a bound above which the posterior is taken to have point masses there
 Bound = float | None | tuple[float | None, ...]
 
 
-class Standardize(nn.Module):
-    r"""Centre and scale each coordinate: :math:`u = (v - \text{centre}) / \text{scale}`, single precision out.
-
-    Vectors are scaled coordinate by coordinate, fields and images as a whole. Arithmetic is in double precision, so
-    that data far from zero keep their digits.
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    r"""Bounds of the parameters in the units of a sampler; infinite where there is none.
 
     Arguments:
-        shape: The event shape of what is standardised.
-        tail: Beyond this many scales, values grow like a logarithm only; a single wild number in the data then
-            neither drowns the others nor overflows. ``None`` leaves tails alone, and the map can be inverted.
-
-    Examples:
-        >>> units = Standardize((2,)).fit(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
-        >>> units(torch.tensor([[2.0, 10.0]]))
-        tensor([[ 0.0000, -0.7071]])
-        >>> units.inverse(units(torch.tensor([[5.0, 7.0]]))).float()
-        tensor([[5., 7.]])
+        lower: One for each parameter of the flattened event.
+        upper: Likewise.
+        tilt: Where the units depend on the data, the bounds move by ``x @ tilt``, ``(features, dim)``.
+        point_masses: Whether parameters lie on their bounds with positive probability.
     """
 
-    center: Tensor
-    scale: Tensor
+    lower: Float[Tensor, " dim"]
+    upper: Float[Tensor, " dim"]
+    tilt: Float[Tensor, "features dim"] | None = None
+    point_masses: bool = False
 
-    def __init__(self, shape: Sequence[int], tail: float | None = None) -> None:
-        super().__init__()
-        if tail is not None and not tail > 0:
-            raise InputError(f"'tail' must be positive, got {tail}.")
-        self.shape = tuple(shape)
-        self.tail = tail
-        size = self.shape if len(self.shape) == 1 else (1,) * len(self.shape)
-        self.register_buffer("center", torch.zeros(size, dtype=torch.float64))
-        self.register_buffer("scale", torch.ones(size, dtype=torch.float64))
-
-    def fit(self, values: Tensor) -> Standardize:
-        """Find centre and scale on ``values`` ``(n, *shape)``: moments, or quantiles where tails are compressed."""
-        columns = values.detach().double().reshape(-1, self.center.numel()).cpu().numpy()
-        spread = columns.std(0, ddof=1) if len(columns) > 1 else np.ones(columns.shape[1])
-        center = columns.mean(0)
-        if self.tail is not None:
-            low, center, high = np.quantile(columns, [0.1587, 0.5, 0.8413], axis=0)
-            # Data with most values equal have no quantile width; their standard deviation is the next best.
-            spread = np.where(high > low, (high - low) / 2, spread)
-        spread = np.where(np.isfinite(spread) & (spread > 0), spread, 1.0)
-        self.center.copy_(torch.from_numpy(center).reshape(self.center.shape))
-        self.scale.copy_(torch.from_numpy(spread).reshape(self.scale.shape))
-        return self
-
-    def forward(self, values: Tensor) -> Tensor:
-        units = (values.double() - self.center) / self.scale
-        if self.tail is not None:
-            beyond = (units.abs() - self.tail).clamp_min(0)
-            units = units.clamp(-self.tail, self.tail) + units.sign() * beyond.log1p()
-        return units.float()
-
-    def inverse(self, units: Tensor) -> Tensor:
-        """Back to the user's numbers, in double precision while :class:`Box` still has to round them."""
-        if self.tail is not None:
-            raise InputError("Compressed tails cannot be inverted.")
-        return units.double() * self.scale + self.center
+    @classmethod
+    def none(cls, dim: int) -> Bounds:
+        """No bounds at all."""
+        return cls(torch.full((dim,), -math.inf), torch.full((dim,), math.inf))
 
 
 @dataclass(frozen=True)
@@ -97,24 +61,24 @@ class Box:
     Arguments:
         lower: One bound for all coordinates, or a tuple with one for each (of the flattened event).
         upper: Likewise.
-        atoms: For parameters that lie on their bounds with positive probability: draws beyond a bound, and those nearer
-            to it than this distance, are put onto it. ``None`` reflects.
+        point_masses: For parameters that lie on their bounds with positive probability: draws beyond a bound, and those
+            nearer to it than this distance, are moved onto it. ``None`` reflects.
 
     Examples:
         >>> Box(lower=(0.0, None), upper=(1.0, None))(torch.tensor([[1.25, 1.25], [-3.5, -3.5]]))
         tensor([[ 0.7500,  1.2500],
                 [ 0.5000, -3.5000]])
-        >>> Box(0.0, 1.0, atoms=0.01)(torch.tensor([-0.5, 0.009, 0.5, 0.995]))
+        >>> Box(0.0, 1.0, point_masses=0.01)(torch.tensor([-0.5, 0.009, 0.5, 0.995]))
         tensor([0.0000, 0.0000, 0.5000, 1.0000])
     """
 
     lower: Bound = None
     upper: Bound = None
-    atoms: float | None = None
+    point_masses: float | None = None
 
     def __post_init__(self) -> None:
-        if self.atoms is not None and not 0 <= self.atoms < math.inf:
-            raise InputError(f"'atoms' must be a distance of at least 0, got {self.atoms}.")
+        if self.point_masses is not None and not 0 <= self.point_masses < math.inf:
+            raise InputError(f"'point_masses' must be a distance of at least 0, got {self.point_masses}.")
         low, high = np.broadcast_arrays(*(np.atleast_1d(b) for b in (self._ends(-math.inf), self._ends(math.inf))))
         if not (low < high).all():
             at = int(np.argmin(low < high))
@@ -130,9 +94,9 @@ class Box:
         if not self.bounded:
             return theta.float()
         low, high = (self._tensor(end, theta) for end in (-math.inf, math.inf))
-        if self.atoms is not None:
-            onto_low = torch.where(theta < low + self.atoms, low, theta)
-            return torch.where(theta > high - self.atoms, high, onto_low).float().clamp(*_rounded(low, high))
+        if self.point_masses is not None:
+            onto_low = torch.where(theta < low + self.point_masses, low, theta)
+            return torch.where(theta > high - self.point_masses, high, onto_low).float().clamp(*_rounded(low, high))
         width = high - low
         position = torch.where(low.isfinite(), theta - low, high - theta)
         turn = torch.where(width.isfinite(), 2 * width, 1.0)
@@ -142,30 +106,42 @@ class Box:
         inside = torch.where(low.isfinite() | high.isfinite(), inside, theta).float()
         return inside.clamp(*_rounded(low, high))
 
-    def with_atoms(self, theta: Tensor) -> Box:
-        """The same box, with atoms if more than one in a hundred of the given numbers lie on its bounds.
+    def with_point_masses(self, theta: Tensor) -> Box:
+        """The same box, with point masses if more than one in a hundred of the given numbers lie on its bounds.
 
         Their width is half the distance from a bound to the nearest number that does not lie on it.
 
         Examples:
-            >>> Box(0.0, 1.0).with_atoms(torch.tensor([[0.0, 0.25, 0.5]]))
-            Box(lower=0.0, upper=1.0, atoms=0.125)
-            >>> Box(0.0, 1.0).with_atoms(torch.rand(100, 3))
-            Box(lower=0.0, upper=1.0, atoms=None)
+            >>> Box(0.0, 1.0).with_point_masses(torch.tensor([[0.0, 0.25, 0.5]]))
+            Box(lower=0.0, upper=1.0, point_masses=0.125)
+            >>> Box(0.0, 1.0).with_point_masses(torch.rand(100, 3))
+            Box(lower=0.0, upper=1.0, point_masses=None)
         """
-        if self.atoms is not None or not self.bounded:
+        if self.point_masses is not None or not self.bounded:
             return self
         low, high = (self._tensor(end, theta) for end in (-math.inf, math.inf))
         apart = torch.minimum((theta - low).abs(), (high - theta).abs())
         near = apart <= 1e-6 * torch.where(low.isfinite() & high.isfinite(), high - low, 1.0)
-        if near.float().mean() <= ATOMS:
+        if near.float().mean() <= POINT_MASS_SHARE:
             return self
         rest = apart[~near & apart.isfinite()]
-        return replace(self, atoms=0.5 * rest.min().item() if len(rest) else 0.0)
+        return replace(self, point_masses=0.5 * rest.min().item() if len(rest) else 0.0)
 
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds as numbers, infinite where there is none: one for all coordinates or one for each."""
         return self._ends(-math.inf), self._ends(math.inf)
+
+    def bounds(self, dim: int) -> Bounds:
+        """The same bounds, one for each of ``dim`` parameters, as a sampler in the user's units sees them."""
+        low, high = (torch.as_tensor(end).expand(dim) for end in self.ends())
+        return Bounds(low, high, point_masses=self.point_masses is not None)
+
+    @classmethod
+    def of(cls, bounds: Bounds) -> Box:
+        """The box of some bounds; bounds that move with the data are no box."""
+        if bounds.tilt is not None:
+            return cls()
+        return cls(_bound(bounds.lower.cpu().numpy()), _bound(bounds.upper.cpu().numpy()))
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether the bounds are for events of this shape."""
@@ -212,7 +188,7 @@ def support_of(prior: Any) -> Box:
         >>> support_of(torch.distributions.Exponential(1.0)).lower > 0
         True
         >>> support_of((0.0, 1.0))
-        Box(lower=0.0, upper=1.0, atoms=None)
+        Box(lower=0.0, upper=1.0, point_masses=None)
     """
     if isinstance(prior, Box):
         return prior

@@ -1,7 +1,7 @@
-r"""How latent noise is drawn: from the normal law, or from a law that leans on what the generator makes of it.
+r"""How latent noise is drawn: from the normal distribution, or from one weighted by what the generator makes of it.
 
 A one-pass generator :math:`g(z, x)` with :math:`z \sim N(0, I)` is to learn :math:`p(\theta \mid x)`, but parameters
-that were proposed by another law, :math:`\tilde p(\theta) = v(\theta)\, p(\theta)`, follow
+drawn from a proposal, :math:`\tilde p(\theta) = v(\theta)\, p(\theta)`, follow
 :math:`\tilde p(\theta \mid x) \propto v(\theta)\, p(\theta \mid x)`. Draws follow it too if the noise is drawn from
 
 .. math:: \tilde p(z \mid x) \propto p(z)\, v\big(g(z, x)\big),
@@ -19,15 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
+from propersbi.samplers.base import Sampler
+from propersbi.samplers.bounds import Bounds
+from propersbi.samplers.generator import Generator
 from propersbi.types import InputError
 
-__all__ = ["CorrectedSampler", "Latent", "Latents", "Metropolis", "Rejection"]
+__all__ = ["Latent", "LatentCorrected", "Latents", "Metropolis", "Rejection"]
 
 LogWeight = Callable[[Tensor, Tensor], Tensor]
 """``(z (k, r, latent), rows (r,)) -> log v (k, r)``: for those of the rows that are asked for."""
@@ -37,7 +40,7 @@ Noise = Callable[[int], Tensor]
 
 
 class Latents(NamedTuple):
-    """Latent variables ``(m, n, latent)``, in which rows ``(n,)`` they follow their law, and the share accepted."""
+    """Latent variables ``(m, n, latent)``, in which rows ``(n,)`` they follow their distribution, and the share accepted."""
 
     z: Float[Tensor, "m n latent"]
     good: Bool[Tensor, " n"]
@@ -46,7 +49,7 @@ class Latents(NamedTuple):
 
 @runtime_checkable
 class Latent(Protocol):
-    """Draws latent variables from the normal law times a weight."""
+    """Draws latent variables from the normal distribution times a weight."""
 
     def __call__(self, log_weight: LogWeight, noise: Noise, m: int) -> Latents: ...
 
@@ -109,9 +112,9 @@ class Rejection:
 class Metropolis:
     r"""A Markov chain for each draw, which moves to :math:`z' = \sqrt{1 - b^2}\, z + b\, \varepsilon`.
 
-    With :math:`\varepsilon \sim N(0, I)` the move leaves the normal law as it is, so it is accepted with probability
+    With :math:`\varepsilon \sim N(0, I)` the move leaves the normal distribution invariant, so it is accepted with probability
     :math:`\min(1, v(z') / v(z))`. Reaches take turns: 1 starts afresh and crosses between modes, small ones explore.
-    Chains start from the normal law and forget it step by step; a row whose chains hardly moved is not good.
+    Chains start from the normal distribution and forget it step by step; a row whose chains hardly moved is not good.
 
     Arguments:
         steps: Moves of each chain.
@@ -151,52 +154,68 @@ class Metropolis:
         return Latents(z, share.mean(0) >= self.least, share.mean().item())
 
 
-class CorrectedSampler(nn.Module):
+class LatentCorrected(Sampler):
     """A one-pass generator whose draws in training follow the posterior of the proposal, not of the prior.
 
     A row without good latent variables is scored against itself: it has no gradient. Whether that happens depends on
-    its data and not on its parameter, so it does not shift what is learnt. ``left_out`` counts such rows and all rows.
+    its data and not on its parameter, so it does not bias the training. The buffer ``left_out`` counts such rows and
+    all rows seen in training; like the weights, it is part of every checkpoint.
 
     Arguments:
         generator: The generator that is trained.
         latent: How latent variables are drawn.
         log_weight: The logarithm of proposal over prior at parameters ``(k, n, *theta)`` in the user's units.
-        natural: From the generator's units to the user's, and into the support.
+        in_user_units: From the generator's units to the user's, and into the support.
     """
+
+    left_out: Tensor
 
     def __init__(
         self,
-        generator: Any,
+        generator: Generator,
         latent: Latent,
         log_weight: Callable[[Tensor], Tensor],
-        natural: Callable[[Tensor], Tensor],
+        in_user_units: Callable[[Tensor], Tensor],
     ) -> None:
         super().__init__()
-        if not hasattr(generator, "noise"):
-            raise InputError("Latent variables are corrected for generators that draw in one pass: ask for steps=1.")
-        self.generator, self.latent, self.log_weight, self.natural = generator, latent, log_weight, natural
+        if not isinstance(generator, Generator):
+            raise InputError(
+                "Latent variables are corrected for generators that draw in one pass: ask for refinement_steps=1."
+            )
+        self.generator, self.latent, self.log_weight, self.in_user_units = generator, latent, log_weight, in_user_units
         self.theta_shape, self.x_shape = generator.theta_shape, generator.x_shape
-        self.left_out = [0, 0]
+        self.register_buffer("left_out", torch.zeros(2, dtype=torch.int64))
+
+    @property
+    def left_out_share(self) -> float:
+        """The share of training rows without good latent variables."""
+        rows, total = self.left_out.tolist()
+        return rows / max(1, total)
+
+    def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:
+        """Prepare the generator."""
+        self.generator.prepare(theta, x, bounds)
 
     def sample(self, m: int, x: Float[Tensor, "n *x"]) -> Float[Tensor, "m n *theta"]:
         """``m`` draws of the generator for each row of ``x``, without correction."""
         return self.generator.sample(m, x)
 
-    def aim(
+    def training_pair(
         self, m: int, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]
     ) -> tuple[Float[Tensor, "m n *theta"], Float[Tensor, "n *theta"]]:
         """Draws of the proposal's posterior, and the proposed parameter they are scored against."""
         context = self.generator.embed(x)
         with torch.no_grad():
-            seen = context.detach()
-            drawn = self.latent(
-                lambda z, rows: self.log_weight(self.natural(self.generator(seen[rows], z))),
+            detached = context.detach()
+            latents = self.latent(
+                lambda z, rows: self.log_weight(self.in_user_units(self.generator(detached[rows], z))),
                 lambda k: self.generator.noise(k, len(x)),
                 m,
             )
-        self.left_out = [self.left_out[0] + int((~drawn.good).sum()), self.left_out[1] + len(x)]
-        good = drawn.good.reshape(-1, *[1] * (theta.ndim - 1))
-        return torch.where(good, self.generator(context, drawn.z), theta), theta
+        if self.training:
+            self.left_out += torch.tensor([int((~latents.good).sum()), len(x)], device=self.left_out.device)
+        good = latents.good.reshape(-1, *[1] * (theta.ndim - 1))
+        return torch.where(good, self.generator(context, latents.z), theta), theta
 
 
 def _check_positive(**counts: int) -> None:

@@ -7,16 +7,16 @@ One generator learns, at every noise level :math:`s`, to draw from :math:`p(\the
 .. math:: \vartheta = c_{skip}(s)\, \theta_s + c_{out}(s)\, F(z; c_{in}(s)\, \theta_s, s, x),
           \quad c_{skip} = \tfrac{1}{1+s^2},\; c_{out} = \tfrac{s}{\sqrt{1+s^2}},\; c_{in} = \tfrac{1}{\sqrt{1+s^2}},
 
-so that :math:`F` and its target :math:`(\theta - c_{skip}\theta_s)/c_{out}` are of order one whatever the level: any
-rule scores :math:`F` against that target. Sampling starts with nothing but noise, :math:`s \to \infty`, where the step
-is a single pass, and goes down a grid of levels: draw :math:`\vartheta`, then step to the next level :math:`s' < s`
-by the exact Gaussian bridge between :math:`\vartheta` and :math:`\theta_s`,
+so that :math:`F` and its target :math:`(\theta - c_{skip}\theta_s)/c_{out}` are of order one at every level: any rule
+scores :math:`F` against that target. The chain is initialised from pure noise, :math:`s \to \infty`, where the step is a
+single pass, and descends a grid of levels: draw :math:`\vartheta`, then step to the next level :math:`s' < s` by the exact
+Gaussian bridge between :math:`\vartheta` and :math:`\theta_s`,
 
 .. math:: \theta_{s'} \sim N\big(\vartheta + \tfrac{s'^2}{s^2}(\theta_s - \vartheta),\;
           s'^2 (1 - \tfrac{s'^2}{s^2})\big).
 
 Each step draws from a distribution and not a mean, so the chain is exact for any number of steps if the generator is:
-``steps`` is a dial that is turned after training.
+the number of refinement steps can be changed after training.
 
 References:
     De Bortoli et al., Distributional Diffusion Models with Scoring Rules, 2025, https://arxiv.org/abs/2502.02483
@@ -29,32 +29,34 @@ import math
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
+from propersbi.samplers.base import RefinedSampler
+from propersbi.samplers.bounds import Bounds
 from propersbi.samplers.generator import ChainGenerator
 from propersbi.types import InputError
 
-__all__ = ["ReverseMarkov"]
+__all__ = ["PURE_NOISE", "Refined"]
 
-PURE = 1000.0  # so high a noise level that nothing of the parameter is left to be seen
+PURE_NOISE = 1000.0  # a noise level so high that the noisy parameter carries no information
 
 
-class ReverseMarkov(nn.Module):
+class Refined(RefinedSampler):
     """A sampler that refines its draws step by step.
 
     Arguments:
-        generator: A network that can be told a noisy parameter and its level.
-        steps: Steps at sampling time, unless others are asked for.
+        generator: A network conditioned on a noisy parameter and its noise level: built with ``chain=True``.
+        refinement_steps: Steps at sampling time, unless others are asked for.
         lowest: The lowest noise level, in standard deviations of the parameters.
-        highest: The highest one that leaves something of the parameter to be seen.
+        highest: The highest one at which the noisy parameter carries information.
         center: Levels in training are log-normal, clipped to the range: the mean of their logarithm,
         spread: and its standard deviation.
-        first: Share of the training spent on the first step, which starts from nothing but noise.
+        first: Share of the training spent on the first step, which starts from pure noise.
 
     Examples:
         >>> from propersbi.networks import MLPGenerator
-        >>> sampler = ReverseMarkov(MLPGenerator((2,), (3,), chain=True, width=16))
-        >>> sampler.sample(5, torch.zeros(4, 3), steps=3).shape
+        >>> sampler = Refined(MLPGenerator((2,), (3,), chain=True, width=16))
+        >>> sampler.sample(5, torch.zeros(4, 3), refinement_steps=3).shape
         torch.Size([5, 4, 2])
     """
 
@@ -62,7 +64,7 @@ class ReverseMarkov(nn.Module):
         self,
         generator: ChainGenerator,
         *,
-        steps: int = 8,
+        refinement_steps: int = 8,
         lowest: float = 0.02,
         highest: float = 2.0,
         center: float = -1.2,
@@ -72,54 +74,61 @@ class ReverseMarkov(nn.Module):
         super().__init__()
         if not 0 < lowest < highest:
             raise InputError(f"Noise levels must have 0 < lowest < highest, got {lowest} and {highest}.")
-        if not getattr(generator, "chain", False):
+        if not (isinstance(generator, ChainGenerator) and generator.chain):
             raise InputError(
-                "Refinement needs a generator that can be told a noisy parameter: build it with chain=True."
+                "Refinement needs a generator conditioned on a noisy parameter: build it with chain=True."
             )
-        self.generator, self.steps = generator, _checked(steps)
+        self.generator, self._refinement_steps = generator, _checked(refinement_steps)
         self.lowest, self.highest, self.center, self.spread, self.first = lowest, highest, center, spread, first
         self.theta_shape, self.x_shape = generator.theta_shape, generator.x_shape
 
-    def bound(self, lower: Float[Tensor, " dim"], upper: Float[Tensor, " dim"], tilt: Tensor | None = None) -> None:
-        """Say where the walls of the prior are."""
-        self.generator.bound(lower, upper, tilt)
+    @property
+    def refinement_steps(self) -> int:
+        """Steps at sampling time, unless others are asked for."""
+        return self._refinement_steps
 
-    def aim(
+    def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:
+        """Prepare the generator."""
+        self.generator.prepare(theta, x, bounds)
+
+    def training_pair(
         self, m: int, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]
     ) -> tuple[Float[Tensor, "m n *theta"], Float[Tensor, "n *theta"]]:
-        """Draws of one step from a random level, and what they should have hit, in the units of that level."""
+        """Draws of one step from a random level, and their target, in the units of that level."""
         log_level = self.center + self.spread * torch.randn(len(theta), device=theta.device)
         level = log_level.exp().clamp(self.lowest, self.highest)
-        level = torch.where(torch.rand_like(level) < self.first, PURE, level)
+        level = torch.where(torch.rand_like(level) < self.first, PURE_NOISE, level)
         s = _beside(level, theta)
         noisy = theta + s * torch.randn_like(theta)
         skip, out = 1 / (1 + s**2), s / (1 + s**2).sqrt()
-        return self._raw(m, self.generator.embed(x), noisy, level), (theta - skip * noisy) / out
+        return self.step(m, self.generator.embed(x), noisy, level), (theta - skip * noisy) / out
 
-    def sample(self, m: int, x: Float[Tensor, "n *x"], *, steps: int | None = None) -> Float[Tensor, "m n *theta"]:
-        """``m`` draws for each row of ``x``, refined in ``steps`` steps."""
-        levels = self.levels(self.steps if steps is None else _checked(steps))
+    def sample(
+        self, m: int, x: Float[Tensor, "n *x"], *, refinement_steps: int | None = None
+    ) -> Float[Tensor, "m n *theta"]:
+        """``m`` draws for each row of ``x``, refined in so many steps."""
+        levels = self.levels(self.refinement_steps if refinement_steps is None else _checked(refinement_steps))
         context = self.generator.embed(x)
         rows = context.repeat(m, *[1] * (context.ndim - 1))  # every draw has its own noisy parameter
-        noisy = math.sqrt(1 + PURE**2) * torch.randn(len(rows), *self.theta_shape, device=x.device)
+        noisy = math.sqrt(1 + PURE_NOISE**2) * torch.randn(len(rows), *self.theta_shape, device=x.device)
         for s, following in zip(levels, [*levels[1:], 0.0], strict=True):
-            raw = self._raw(1, rows, noisy, torch.full((len(rows),), s, device=x.device))[0]
+            raw = self.step(1, rows, noisy, torch.full((len(rows),), s, device=x.device))[0]
             theta = noisy / (1 + s**2) + raw * s / math.sqrt(1 + s**2)
-            kept = (following / s) ** 2
-            bridge = following * math.sqrt(1 - kept)
-            noisy = theta + kept * (noisy - theta) + bridge * torch.randn_like(theta)
+            share = (following / s) ** 2
+            bridge = following * math.sqrt(1 - share)
+            noisy = theta + share * (noisy - theta) + bridge * torch.randn_like(theta)
         return noisy.unflatten(0, (m, len(x)))
 
-    def levels(self, steps: int) -> list[float]:
-        """The noise levels of a chain: nothing but noise, then in equal ratios through the middle of the range.
+    def levels(self, refinement_steps: int) -> list[float]:
+        """The noise levels of a chain: pure noise, then in equal ratios through the middle of the range.
 
         Few steps keep away from its ends, where they would be of little use.
         """
-        ratio = self.lowest / self.highest
-        return [PURE, *(self.highest * ratio ** ((k + 0.5) / (steps - 1)) for k in range(steps - 1))]
+        ratio, below = self.lowest / self.highest, refinement_steps - 1
+        return [PURE_NOISE, *(self.highest * ratio ** ((k + 0.5) / below) for k in range(below))]
 
-    def _raw(self, m: int, context: Tensor, noisy: Tensor, level: Tensor) -> Tensor:
-        """The generator's own output F, ``(m, n, *theta)``."""
+    def step(self, m: int, context: Tensor, noisy: Tensor, level: Tensor) -> Tensor:
+        """The generator's output F at a noise level, ``(m, n, *theta)``."""
         scaled = noisy / _beside((1 + level**2).sqrt(), noisy)
         return self.generator(self.generator.condition(context, scaled, level), self.generator.noise(m, len(noisy)))
 
@@ -129,7 +138,7 @@ def _beside(level: Tensor, theta: Tensor) -> Tensor:
     return level.reshape(-1, *[1] * (theta.ndim - 1))
 
 
-def _checked(steps: int) -> int:
-    if not isinstance(steps, int) or steps < 1:
-        raise InputError(f"'steps' must be a positive whole number, got {steps}.")
-    return steps
+def _checked(refinement_steps: int) -> int:
+    if not isinstance(refinement_steps, int) or refinement_steps < 1:
+        raise InputError(f"'refinement_steps' must be a positive whole number, got {refinement_steps}.")
+    return refinement_steps

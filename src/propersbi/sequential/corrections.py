@@ -1,4 +1,4 @@
-r"""Corrections: how simulations that were proposed, and not drawn from the prior, still teach the posterior.
+r"""Corrections: how to train the posterior on simulations whose parameters come from a proposal, not the prior.
 
 Parameters of round :math:`r` come from a proposal :math:`p_r(\theta)`; the first proposal is the prior. All rounds
 together follow the mixture :math:`\tilde p = \sum_r \frac{n_r}{n} p_r`, and a network that is trained on them as they
@@ -16,7 +16,7 @@ Since the prior is part of the mixture, :math:`p / \tilde p \le n / n_1`: no wei
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,22 +24,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from propersbi.training.batches import as_tensor
-from propersbi.samplers.latent import CorrectedSampler, Latent, Rejection
+from propersbi.building import TrainingSet, WrapSampler
+from propersbi.inference import checked_weight
 from propersbi.posterior import Posterior
-from propersbi.storage.randomness import stream
+from propersbi.samplers.base import Sampler, has_density
+from propersbi.samplers.generator import Generator
+from propersbi.samplers.latent import Latent, LatentCorrected, Rejection
 from propersbi.sequential.ratio import Ratio, effective_share, estimate_ratio, tamed
 from propersbi.sequential.regions import Region, TruncatedPrior
-from propersbi.simulation.simulations import draw
+from propersbi.simulation import Simulations, draw
+from propersbi.storage.randomness import stream
+from propersbi.training.batches import as_tensor
 from propersbi.types import InputError
 
 __all__ = [
+    "Corrected",
     "CorrectedLatent",
     "Correction",
     "ImportanceWeights",
-    "Lesson",
-    "Past",
     "PosteriorProposal",
+    "Rounds",
     "Truncated",
     "Uncorrected",
 ]
@@ -48,8 +52,8 @@ CLASSIFYING = 1000  # steps that a classifier is trained for at most
 
 
 @dataclass(frozen=True, eq=False)
-class Past:
-    """What was simulated so far: a proposal, ``theta`` and ``x`` for each round; the prior is the first."""
+class Rounds:
+    """The rounds so far: a proposal, ``theta`` and ``x`` for each; the first proposal is the prior."""
 
     proposals: tuple[Any, ...]
     theta: tuple[np.ndarray, ...]
@@ -59,40 +63,60 @@ class Past:
 
     @property
     def prior(self) -> Any:
+        """The first proposal."""
         return self.proposals[0]
 
     @property
     def sizes(self) -> list[int]:
+        """Simulations of each round."""
         return [len(rows) for rows in self.theta]
+
+    def add(self, new: Simulations, folder: Path | None) -> Rounds:
+        """One more round of simulations; what it brings is kept in a folder."""
+        theta, x = (*self.theta, np.asarray(new.theta)), (*self.x, np.asarray(new.x))
+        return replace(self, theta=theta, x=x, folder=folder)
+
+    def propose(self, proposal: Any) -> Rounds:
+        """The proposal of the next round."""
+        return replace(self, proposals=(*self.proposals, proposal))
+
+    def training_set(
+        self,
+        rows: np.ndarray | None = None,
+        *,
+        weight: np.ndarray | None = None,
+        wrap_sampler: WrapSampler | None = None,
+    ) -> TrainingSet:
+        """The pairs of all rounds, or some rows of them."""
+        theta, x = np.concatenate(self.theta), np.concatenate(self.x)
+        if rows is not None:
+            theta, x = theta[rows], x[rows]
+        return TrainingSet(theta, x, weight, wrap_sampler=wrap_sampler)
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class Corrected:
     """What a round trains on.
 
     Arguments:
-        rows: Which of all rounds; ``None`` for all.
-        weight: How they weigh.
-        through: What the sampler is trained through.
-        law: The law of the parameters for which the posterior is calibrated, if not the prior.
-        facts: What is to be told about it.
+        data: Pairs, perhaps weighted, and what the sampler is trained through.
+        prior: The distribution of the parameters for which the posterior is calibrated, if not the prior.
+        facts: Numbers about it, for the record of the round.
     """
 
-    rows: np.ndarray | None = None
-    weight: np.ndarray | None = None
-    through: Callable[[Any, Callable[[Tensor], Tensor]], Any] | None = None
-    law: Any = None
+    data: TrainingSet
+    prior: Any = None
     facts: dict[str, float] = field(default_factory=dict)
 
 
 class Correction(Protocol):
-    """Where the next parameters come from, and what is to be done about it."""
+    """Where the next parameters come from, and how the training accounts for it."""
 
-    def propose(self, past: Past, posterior: Posterior) -> Any:
-        """What the next round draws its parameters from: a prior of its own."""
+    def propose(self, rounds: Rounds, posterior: Posterior) -> Any:
+        """What the next round draws its parameters from: anything that is accepted as a prior."""
 
-    def prepare(self, past: Past) -> Lesson:
-        """How the simulations of all rounds are to be learnt from."""
+    def prepare(self, rounds: Rounds) -> Corrected:
+        """What to train on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +139,10 @@ class PosteriorProposal:
 class _Proposed:
     """Corrections whose proposal is the last posterior."""
 
-    def propose(self, past: Past, posterior: Posterior) -> PosteriorProposal:
+    def propose(self, rounds: Rounds, posterior: Posterior) -> PosteriorProposal:
         """The posterior of the last round."""
-        with stream(past.seed) as rng:
-            as_torch = isinstance(draw(past.prior, 1, rng), Tensor)
+        with stream(rounds.seed) as rng:
+            as_torch = isinstance(draw(rounds.prior, 1, rng), Tensor)
         return PosteriorProposal(posterior, as_torch)
 
 
@@ -126,9 +150,9 @@ class _Proposed:
 class Uncorrected(_Proposed):
     """Train on all rounds as if they came from the prior. Biased: it shows what the corrections are for."""
 
-    def prepare(self, past: Past) -> Lesson:  # noqa: ARG002
+    def prepare(self, rounds: Rounds) -> Corrected:
         """All rows, as they are."""
-        return Lesson()
+        return Corrected(rounds.training_set())
 
 
 @dataclass(frozen=True)
@@ -143,7 +167,7 @@ class ImportanceWeights(_Proposed):
         limit: Cut weights at this size and its inverse; ``None`` cuts only where no true weight can lie.
         smoothing: Added to the probabilities of the classifier.
         localized: Whether to multiply by the ratio of the data.
-        draws: Parameters from each law that the classifier learns from; they cost no simulations.
+        draws: Parameters from each distribution that the classifier learns from; they cost no simulations.
     """
 
     limit: float | None = None
@@ -151,19 +175,19 @@ class ImportanceWeights(_Proposed):
     localized: bool = True
     draws: int = 20_000
 
-    def prepare(self, past: Past) -> Lesson:
+    def prepare(self, rounds: Rounds) -> Corrected:
         """All rows and their weights."""
-        if len(past.sizes) == 1:
-            return Lesson()
-        log_ratio, facts = proposal_over_prior(past, self.draws)
-        log_weight = -log_ratio(as_tensor(np.concatenate(past.theta)))
+        if len(rounds.sizes) == 1:
+            return Corrected(rounds.training_set())
+        log_ratio, facts = proposal_over_prior(rounds, self.draws)
+        log_weight = -log_ratio(as_tensor(np.concatenate(rounds.theta)))
         if self.localized:
-            seen = _ratio(past, "x", np.concatenate(past.x), past.x[0])
-            log_weight = log_weight + seen.log(as_tensor(np.concatenate(past.x)))
+            seen = _ratio(rounds, "x", np.concatenate(rounds.x), rounds.x[0])
+            log_weight = log_weight + seen.log(as_tensor(np.concatenate(rounds.x)))
             facts["data_log_loss"] = seen.log_loss
         weight = tamed(log_weight.double(), limit=self.limit, smoothing=self.smoothing).exp()
         facts["effective"] = effective_share(weight)
-        return Lesson(weight=weight.numpy(), facts=facts)
+        return Corrected(rounds.training_set(weight=checked_weight(weight, sum(rounds.sizes))), facts=facts)
 
 
 @dataclass(frozen=True)
@@ -172,13 +196,13 @@ class CorrectedLatent(_Proposed):
 
     Its draws then follow the proposal's posterior and are scored against what was proposed; at sampling time the noise
     is normal again, and the draws follow the posterior. The ratio of the data, :math:`p(x) / \tilde p(x)`, is the same
-    for all draws of a row and cancels. For generators that draw in one pass (``steps=1``).
+    for all draws of a row and cancels. For generators that draw in one pass (``refinement_steps=1``).
 
     Arguments:
         latent: :class:`~propersbi.samplers.latent.Rejection` or :class:`~propersbi.samplers.latent.Metropolis`.
         limit: Cut ratios at this size and its inverse.
         smoothing: Added to the probabilities of the classifier.
-        draws: Parameters from each law that the classifier learns from; they cost no simulations.
+        draws: Parameters from each distribution that the classifier learns from; they cost no simulations.
     """
 
     latent: Latent = field(default_factory=Rejection)
@@ -186,20 +210,23 @@ class CorrectedLatent(_Proposed):
     smoothing: float = 0.0
     draws: int = 20_000
 
-    def prepare(self, past: Past) -> Lesson:
+    def prepare(self, rounds: Rounds) -> Corrected:
         """All rows, and a sampler with corrected noise."""
-        if len(past.sizes) == 1:
-            return Lesson()
-        log_ratio, facts = proposal_over_prior(past, self.draws)
+        if len(rounds.sizes) == 1:
+            return Corrected(rounds.training_set())
+        log_ratio, facts = proposal_over_prior(rounds, self.draws)
 
         def log_weight(theta: Tensor) -> Tensor:
-            flat = theta.reshape(-1, *past.theta[0].shape[1:])
+            flat = theta.reshape(-1, *rounds.theta[0].shape[1:])
             tame = tamed(log_ratio(flat), limit=self.limit, smoothing=self.smoothing)
             return tame.reshape(theta.shape[:2]).float()
 
-        return Lesson(
-            through=lambda sampler, natural: CorrectedSampler(sampler, self.latent, log_weight, natural), facts=facts
-        )
+        def wrap(sampler: Sampler, in_user_units: Callable[[Tensor], Tensor]) -> Sampler:
+            if not isinstance(sampler, Generator):
+                raise InputError("Latent variables are corrected for generators of one pass: ask for refinement_steps=1.")
+            return LatentCorrected(sampler, self.latent, log_weight, in_user_units)
+
+        return Corrected(rounds.training_set(wrap_sampler=wrap), facts=facts)
 
 
 @dataclass(frozen=True)
@@ -225,32 +252,32 @@ class Truncated:
         if not 0 < self.level <= 1:
             raise InputError(f"'level' must lie in (0, 1], got {self.level}.")
 
-    def propose(self, past: Past, posterior: Posterior) -> TruncatedPrior:
+    def propose(self, rounds: Rounds, posterior: Posterior) -> TruncatedPrior:
         """The prior where the last posterior has its draws."""
-        theta = posterior.sample((self.draws,), seed=past.seed, show_progress_bars=False).cpu().numpy()
-        last = past.proposals[-1]
+        theta = posterior.sample((self.draws,), seed=rounds.seed, show_progress_bars=False).cpu().numpy()
+        last = rounds.proposals[-1]
         within = last.region if isinstance(last, TruncatedPrior) else None
-        return TruncatedPrior(past.prior, Region.around(theta, self.level, within=within))
+        return TruncatedPrior(rounds.prior, Region.around(theta, self.level, within=within))
 
-    def prepare(self, past: Past) -> Lesson:
+    def prepare(self, rounds: Rounds) -> Corrected:
         """The rows of all rounds in the last region."""
-        last = past.proposals[-1]
+        last = rounds.proposals[-1]
         if not isinstance(last, TruncatedPrior):
-            return Lesson()
-        rows = np.concatenate([last.region(theta) for theta in past.theta])
-        facts = {"rows": int(rows.sum()), "prior_share": last.share(past.seed)}
-        return Lesson(rows=rows, law=last, facts=facts)
+            return Corrected(rounds.training_set())
+        rows = np.concatenate([last.region(theta) for theta in rounds.theta])
+        facts = {"rows": int(rows.sum()), "prior_share": last.share(rounds.seed)}
+        return Corrected(rounds.training_set(rows), prior=last, facts=facts)
 
 
-def proposal_over_prior(past: Past, draws: int) -> tuple[Callable[[Tensor], Tensor], dict[str, float]]:
+def proposal_over_prior(rounds: Rounds, draws: int) -> tuple[Callable[[Tensor], Tensor], dict[str, float]]:
     r"""The logarithm of :math:`\tilde p(\theta) / p(\theta)` and how good it is: exact, or by a classifier.
 
     It is exact where the prior and all proposals have a ``log_prob``. Else as many draws as wanted are taken from both.
     The ratio is nowhere below the share of the first round.
     """
-    shares = np.array(past.sizes) / sum(past.sizes)
+    shares = np.array(rounds.sizes) / sum(rounds.sizes)
     least = float(np.log(shares[0]))
-    densities = [_log_density(proposal) for proposal in past.proposals]
+    densities = [_log_density(proposal) for proposal in rounds.proposals]
     if all(densities):
 
         def exact(theta: Tensor) -> Tensor:
@@ -259,29 +286,29 @@ def proposal_over_prior(past: Past, draws: int) -> tuple[Callable[[Tensor], Tens
             return (torch.logsumexp(parts, 0) - columns[0]).clamp_min(least)
 
         return exact, {}
-    with stream(past.seed, len(past.sizes)) as rng:
+    with stream(rounds.seed, len(rounds.sizes)) as rng:
         counts = [max(1, round(draws * share)) for share in shares]
-        proposed = [_numbers(draw(p, n, rng)) for p, n in zip(past.proposals, counts, strict=True)]
-        usual = _numbers(draw(past.prior, draws, rng))
-    ratio = _ratio(past, "theta", np.concatenate(proposed), usual)
+        proposed = [_numbers(draw(p, n, rng)) for p, n in zip(rounds.proposals, counts, strict=True)]
+        usual = _numbers(draw(rounds.prior, draws, rng))
+    ratio = _ratio(rounds, "theta", np.concatenate(proposed), usual)
     facts = {"log_loss": ratio.log_loss, "slope": ratio.slope, "effective": ratio.effective}
     return lambda theta: ratio.log(theta).clamp_min(least), facts
 
 
-def _log_density(law: Any) -> Callable[[Tensor], Tensor] | None:
-    """The log density of rows ``(n, *event)`` as ``(n,)``, in double precision; ``None`` where a law has none."""
-    if isinstance(law, PosteriorProposal):
-        has = hasattr(law.posterior.sampler, "log_prob")
-        return (lambda theta: law.log_prob(theta.float()).cpu().double()) if has else None
-    if isinstance(law, torch.distributions.Distribution):
+def _log_density(source: Any) -> Callable[[Tensor], Tensor] | None:
+    """The log density of rows ``(n, *event)`` as ``(n,)``, in double precision; ``None`` where there is none."""
+    if isinstance(source, PosteriorProposal):
+        has = has_density(source.posterior.sampler)
+        return (lambda theta: source.log_prob(theta.float()).cpu().double()) if has else None
+    if isinstance(source, torch.distributions.Distribution):
 
         def summed(theta: Tensor) -> Tensor:
-            values = theta.reshape(-1) if not (law.batch_shape + law.event_shape) else theta
-            return law.log_prob(values).double().reshape(len(theta), -1).sum(1)
+            values = theta.reshape(-1) if not (source.batch_shape + source.event_shape) else theta
+            return source.log_prob(values).double().reshape(len(theta), -1).sum(1)
 
         return summed
-    if hasattr(law, "log_prob"):
-        return lambda theta: torch.as_tensor(np.asarray(law.log_prob(theta.numpy()))).double().reshape(len(theta))
+    if hasattr(source, "log_prob"):
+        return lambda theta: torch.as_tensor(np.asarray(source.log_prob(theta.numpy()))).double().reshape(len(theta))
     return None
 
 
@@ -289,6 +316,6 @@ def _numbers(theta: Any) -> np.ndarray:
     return theta.detach().cpu().numpy() if isinstance(theta, Tensor) else np.asarray(theta)
 
 
-def _ratio(past: Past, name: str, upper: np.ndarray, lower: np.ndarray) -> Ratio:
-    checkpoint = None if past.folder is None else past.folder / f"ratio-{name}.ckpt"
-    return estimate_ratio(upper, lower, seed=past.seed, max_steps=CLASSIFYING, checkpoint=checkpoint)
+def _ratio(rounds: Rounds, name: str, upper: np.ndarray, lower: np.ndarray) -> Ratio:
+    checkpoint = None if rounds.folder is None else rounds.folder / f"ratio-{name}.ckpt"
+    return estimate_ratio(upper, lower, seed=rounds.seed, max_steps=CLASSIFYING, checkpoint=checkpoint)

@@ -1,6 +1,6 @@
-r"""Density ratios by probabilistic classification: no density is needed, only draws of both laws.
+r"""Density ratios by probabilistic classification: no density is needed, only draws of both distributions.
 
-A classifier that tells draws of :math:`p_1` from draws of :math:`p_0`, both classes weighing the same, has the log odds
+A classifier that distinguishes draws of :math:`p_1` from draws of :math:`p_0`, both classes weighted alike, has the log odds
 
 .. math:: \ell(v) = \log \frac{p_1(v)}{p_0(v)}
 
@@ -27,8 +27,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 from propersbi.training.batches import Batches, as_tensor
 from propersbi.storage.randomness import seeded
-from propersbi.samplers.bounds import Standardize
-from propersbi.training.loop import TrainConfig, train
+from propersbi.samplers.standardized import Standardize
+from propersbi.training.config import TrainConfig
+from propersbi.training.loop import train
+from propersbi.training.objectives import Objective, weighted_mean
+from propersbi.training.stopping import Patience
 from propersbi.types import Batch, InputError, Phase
 
 __all__ = ["Classification", "Classifier", "Ratio", "effective_share", "estimate_ratio", "tamed"]
@@ -63,7 +66,7 @@ class Classifier(nn.Module):
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Objective):
     """Train a classifier by its log loss. In a batch, ``x`` holds the values and ``theta (n, 1)`` their class, 0 or 1.
 
     Arguments:
@@ -74,20 +77,19 @@ class Classification:
 
     @property
     def networks(self) -> Mapping[str, nn.Module]:
-        """The one network to train."""
+        """The classifier."""
         return {"classifier": self.classifier}
 
     def phases(self) -> tuple[Phase, ...]:
-        """One phase: down the log loss, weighted where the classes are not equally many."""
+        """One phase: the classifier descends the log loss, weighted where the classes are not equally many."""
         return (Phase("classifier", self.loss),)
 
     def loss(self, batch: Batch) -> Tensor:
         """The weighted mean log loss of a batch."""
-        rows = self.validate(batch)
-        return rows.mean() if batch.weight is None else (batch.weight * rows).mean()
+        return weighted_mean(self.validate(batch), batch)
 
     def validate(self, batch: Batch) -> Tensor:
-        """The log loss of each row: log(2) for one who knows nothing."""
+        """The log loss of each row; log(2) for an uninformed classifier."""
         return binary_cross_entropy_with_logits(self.classifier(batch.x), batch.theta[:, 0], reduction="none")
 
 
@@ -97,11 +99,11 @@ class Ratio:
 
     Arguments:
         classifier: Its log odds, uncalibrated.
-        units: What it sees the values in.
-        slope: Of the calibration; 1 says that the classifier was neither too sure nor too shy.
+        units: Standardise its inputs.
+        slope: Of the calibration; 1 if the classifier was neither over- nor underconfident.
         shift: Of the calibration.
-        log_loss: On draws that played no part in it; log(2) = 0.693 where the laws cannot be told apart.
-        effective: The effective share of draws of the lower law, weighted to look like the upper one.
+        log_loss: On held-out draws; log(2) = 0.693 if the distributions are indistinguishable.
+        effective: The effective share of draws of the denominator, weighted to follow the numerator.
     """
 
     classifier: Classifier
@@ -132,8 +134,8 @@ def estimate_ratio(
     """The ratio of the densities of two sets of draws, which need not be equally many.
 
     Arguments:
-        upper: Draws ``(k, *event)`` of the law above the line.
-        lower: Draws ``(l, *event)`` of the law below.
+        upper: Draws ``(k, *event)`` of the distribution in the numerator.
+        lower: Draws ``(l, *event)`` of the distribution in the denominator.
         seed: The same seed gives the same ratio.
         max_steps: Gradient steps at most.
         checkpoint: A file to continue from, if it is there, and to write to.
@@ -161,9 +163,10 @@ def estimate_ratio(
     )
     with seeded(seed):
         classifier = Classifier(shape, **network)
-    config = TrainConfig(max_steps=max_steps, warmup=50, weight_decay=1e-2, patience=8, validate_every=50, seed=seed)
-    objective = Classification(classifier)
-    train(objective, batches, batches.read(calibration), config, checkpoint=checkpoint, progress=progress)
+    patience = (Patience(8),)
+    config = TrainConfig(max_steps=max_steps, warmup=50, weight_decay=1e-2, stopping=patience, validate_every=50)
+    options: dict[str, Any] = {"seed": seed, "checkpoint": checkpoint, "progress": progress}
+    train(Classification(classifier), batches, batches.read(calibration), config, **options)
     with torch.no_grad():
         held_out, fresh = batches.read(calibration), batches.read(test)
         slope, shift = _calibrate(classifier(held_out.x), held_out)
@@ -218,7 +221,7 @@ def _calibrate(odds: Tensor, batch: Batch) -> tuple[float, float]:
     line = torch.tensor([1.0, 0.0], dtype=torch.float64)
     for _ in range(20):
         p = (design @ line).sigmoid()
-        # The ridge around "as it is" holds the line where a class is told apart without fault.
+        # The ridge around the identity keeps the solution finite where the classes are separable.
         slope = design.T @ (weight * (p - batch.theta[:, 0])) + (line - torch.tensor([1.0, 0.0]))
         curve = design.T @ (design * (weight * p * (1 - p))[:, None]) + torch.eye(2)
         line = line - torch.linalg.solve(curve, slope).clamp(-1, 1)

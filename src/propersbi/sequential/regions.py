@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from propersbi.storage.randomness import stream
-from propersbi.simulation.simulations import draw
+from propersbi.simulation import draw
 from propersbi.types import InputError
 
 __all__ = ["Region", "TruncatedPrior"]

@@ -1,68 +1,82 @@
-"""Objects to JSON and back, through an allow-list of the library's own classes. Never pickle.
+"""Objects to JSON and back, through an allow-list of classes. Never pickle.
 
-Constructors store their arguments under their own names; so an object is its class name and those arguments::
+Constructors store their arguments under their own names, so an object is its class name and those arguments::
 
     Gaussian(bandwidth=1.0)  <->  {"class": "Gaussian", "bandwidth": 1.0}
 
-Reading can build nothing but what stands in :data:`ALLOWED`, out of numbers, words, lists and each other.
+Reading can build only concrete classes that stand in the ``__all__`` of one of :data:`MODULES`, or of a module that
+this process has registered, from numbers, strings, lists and each other.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from propersbi.types import InputError
 
-__all__ = ["ALLOWED", "decode", "encode"]
+__all__ = ["CUSTOM", "MODULES", "allowed_class", "decode", "encode", "qualified_name", "register"]
 
-ALLOWED = {
-    "Box": "propersbi.samplers.bounds",
-    "Derived": "propersbi.scoring.composed",
-    "EnergyScore": "propersbi.scoring.radial",
-    "FieldGenerator": "propersbi.networks.field",
-    "Flow": "propersbi.networks.flow",
-    "Gaussian": "propersbi.scoring.kernels",
-    "GridEmbedding": "propersbi.networks.embeddings",
-    "Hellinger": "propersbi.training.divergences",
-    "InverseMultiquadric": "propersbi.scoring.kernels",
-    "JensenShannon": "propersbi.training.divergences",
-    "KL": "propersbi.training.divergences",
-    "KernelScore": "propersbi.scoring.radial",
-    "Laplace": "propersbi.scoring.kernels",
-    "MLPGenerator": "propersbi.networks.mlp",
-    "Matern": "propersbi.scoring.kernels",
-    "MedianHeuristic": "propersbi.scoring.kernels",
-    "Mixture": "propersbi.scoring.kernels",
-    "PaperCamera": "propersbi.networks.paper",
-    "PaperMLP": "propersbi.networks.mlp",
-    "PaperShallowWater": "propersbi.networks.paper",
-    "Patched": "propersbi.scoring.composed",
-    "Pearson": "propersbi.training.divergences",
-    "RationalQuadratic": "propersbi.scoring.kernels",
-    "Residual": "propersbi.samplers.linear",
-    "ReverseKL": "propersbi.training.divergences",
-    "ReverseMarkov": "propersbi.samplers.refined",
-    "Scaled": "propersbi.scoring.composed",
-    "SlicedEnergyScore": "propersbi.scoring.sliced",
-    "Standardize": "propersbi.samplers.bounds",
-    "TotalVariation": "propersbi.training.divergences",
-    "UNetGenerator": "propersbi.networks.conv",
-    "VariogramScore": "propersbi.scoring.variogram",
-    "Wasserstein": "propersbi.training.divergences",
-    "WeightedSum": "propersbi.scoring.rule",
-}
-"""Every class that can be saved, and the module it lives in."""
+MODULES = [
+    "propersbi.networks",
+    "propersbi.recipes",
+    "propersbi.samplers",
+    "propersbi.scoring",
+    "propersbi.scoring.kernels",
+    "propersbi.training.adversarial",
+    "propersbi.training.config",
+    "propersbi.training.divergences",
+    "propersbi.training.objectives",
+    "propersbi.training.stopping",
+]
+"""Where classes that can be saved and loaded are."""
 
 CUSTOM = "custom"
+
+
+def register(module: str) -> None:
+    """Let the classes in the ``__all__`` of an imported module be saved and loaded in this process.
+
+    Arguments:
+        module: Its full name, for example ``__name__``.
+    """
+    if module not in MODULES:
+        MODULES.append(module)
+        _classes.cache_clear()
+
+
+@cache
+def _classes() -> dict[str, type]:
+    found: dict[str, type] = {}
+    for place in MODULES:
+        module = import_module(place)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if isinstance(value, type) and not inspect.isabstract(value):
+                found[name] = value
+    return found
+
+
+def allowed_class(name: Any) -> type:
+    """The class of this name, if it can be loaded.
+
+    >>> allowed_class("EnergyScore").__name__
+    'EnergyScore'
+    """
+    if not isinstance(name, str) or name not in _classes():
+        raise InputError(f"'{name!s:.80}' is not a class that can be loaded.")
+    return _classes()[name]
 
 
 def encode(value: Any) -> Any:
     """What JSON can hold of ``value``.
 
-    An object that is not the library's own is saved by name only; whoever loads it must bring it along.
+    An object of a class that is not registered is saved by name only; whoever loads it must pass it again.
 
     >>> from propersbi.scoring import EnergyScore
     >>> encode(EnergyScore(beta=0.5))
@@ -76,13 +90,21 @@ def encode(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [encode(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): encode(item) for key, item in value.items()}
     name = type(value).__name__
-    if type(value).__module__ != ALLOWED.get(name):
-        return {"class": CUSTOM, "name": f"{type(value).__module__}.{type(value).__qualname__}"}
+    if _classes().get(name) is not type(value):
+        return {"class": CUSTOM, "name": qualified_name(value)}
     return {"class": name, **{argument: encode(getattr(value, argument)) for argument in _arguments(type(value))}}
 
 
-def decode(data: Any, custom: dict[str, Any] | None = None, role: str = "") -> Any:
+def qualified_name(value: Any) -> str:
+    """Module and name of a function, or of the class of an object."""
+    named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def decode(data: Any, custom: Mapping[str, Any] | None = None, role: str = "") -> Any:
     """The object that ``data`` describes; objects of the user's own come from ``custom``, by their role.
 
     >>> decode({"class": "EnergyScore", "beta": 0.5})
@@ -95,24 +117,25 @@ def decode(data: Any, custom: dict[str, Any] | None = None, role: str = "") -> A
         return tuple(decode(item, custom, role) for item in data)
     if not isinstance(data, dict):
         return data
-    name = data.get("class")
-    if name == CUSTOM:
+    if "class" not in data:
+        return {key: decode(value, custom, key) for key, value in data.items()}
+    if data["class"] == CUSTOM:
         if (custom or {}).get(role) is None:
-            raise InputError(f"This was saved with an own object '{data.get('name')}': pass it again as '{role}'.")
-        return (custom or {})[role]
-    if not isinstance(name, str) or name not in ALLOWED:
-        raise InputError(f"'{name}' is not a class that can be loaded.")
-    cls = getattr(import_module(ALLOWED[name]), name)
+            raise InputError(
+                f"This was saved with an object of your own, '{data.get('name')!s:.80}': pass it again as '{role}'."
+            )
+        return deepcopy((custom or {})[role])  # members of an ensemble must not share weights
+    cls = allowed_class(data["class"])
     given = {key: decode(value, custom, key) for key, value in data.items() if key != "class"}
     unknown = sorted(given.keys() - set(_arguments(cls)))
     if unknown:
-        raise InputError(f"'{name}' has no argument '{unknown[0]}'.")
+        raise InputError(f"'{cls.__name__}' has no argument '{unknown[0]!s:.80}'.")
     try:
         return cls(**given)
     except InputError:
         raise
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise InputError(f"'{name}' cannot be built from what was saved: {error}") from None
+    except (TypeError, ValueError, RuntimeError, OverflowError, AttributeError) as error:
+        raise InputError(f"'{cls.__name__}' cannot be built from what was saved: {str(error)[:200]}") from None
 
 
 def _arguments(cls: type) -> list[str]:

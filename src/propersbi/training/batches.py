@@ -1,4 +1,4 @@
-"""The border between stored simulations (NumPy rows, in memory or on disk) and training batches (torch, standardised).
+"""From stored simulations (NumPy rows, in memory or on disk) to training batches (torch, standardised).
 
 Which rows a batch holds depends on the seed and the batch's number alone: training resumes anywhere without having
 to remember more than a count, and only the rows of one batch are ever read at once.
@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from propersbi.samplers.bounds import Standardize
+from propersbi.samplers.standardized import Standardize
 from propersbi.types import Batch, InputError, Rows
 
-__all__ = ["Batches", "as_tensor", "checked_pairs", "split"]
+__all__ = ["Batches", "as_tensor", "checked_pairs", "split", "validation_size"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Batches:
         x: Data, ``(n, *x_shape)``.
         rows: The rows to draw from.
         size: Rows per batch.
-        theta_units: Brings parameters to the network's units.
+        theta_units: From the user's parameters to the network's units.
         x_units: Likewise for data.
         seed: Of the shuffling.
         weight: Importance weights of all rows, where they do not count alike.
@@ -78,20 +78,25 @@ class Batches:
 
 
 def split(n: int, fraction: float, *, most: int = 5000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Rows for training and rows held out for validation: a fraction of ``n``, at least one row and ``most`` at most.
+    """Rows for training and rows held out for validation, see :func:`validation_size`.
 
     Examples:
-        >>> train, held_out = split(100, 0.1)
-        >>> len(train), len(held_out), len(np.intersect1d(train, held_out))
+        >>> train, validation = split(100, 0.1)
+        >>> len(train), len(validation), len(np.intersect1d(train, validation))
         (90, 10, 0)
     """
+    size = validation_size(n, fraction, most)
+    order = np.random.default_rng([seed, n]).permutation(n)
+    return np.sort(order[size:]), np.sort(order[:size])
+
+
+def validation_size(n: int, fraction: float, most: int = 5000) -> int:
+    """The number of rows held out for validation: a fraction of ``n``, at least one row and ``most`` at most."""
     if not 0 < fraction < 1:
         raise InputError(f"The validation fraction must lie in (0, 1), got {fraction}.")
     if n < 4:
         raise InputError(f"Training needs at least 4 simulations, got {n}.")
-    held_out = min(max(1, round(fraction * n)), most)
-    order = np.random.default_rng([seed, n]).permutation(n)
-    return np.sort(order[held_out:]), np.sort(order[:held_out])
+    return min(max(1, round(fraction * n)), most)
 
 
 def as_tensor(values: Any) -> Tensor:
@@ -103,7 +108,7 @@ def as_tensor(values: Any) -> Tensor:
 def checked_pairs(theta: Any, x: Any) -> tuple[Rows, Rows]:
     """Parameters and data as rows that fit each other, with an event axis each; rows with NaN or infinity are left out.
 
-    Columns on disk come as they are: their store has checked every row when it was written.
+    Columns on disk are taken as they are: their store has checked every row when it was written.
     """
     theta, x = _rows(theta, "theta"), _rows(x, "x")
     if len(theta) != len(x):

@@ -1,6 +1,6 @@
-r"""Adversarial games: how a critic :math:`v(\theta, x)` and a generator that tries to please it are scored.
+r"""Divergences: how the outputs of a critic :math:`v(\theta, x)` become the losses of critic and generator.
 
-An f-divergence between the true joint law :math:`P` of :math:`(\theta, x)` and that of the generator's draws :math:`Q`
+An f-divergence between the true joint distribution :math:`P` of :math:`(\theta, x)` and that of the generator's draws :math:`Q`
 has the lower bound
 
 .. math:: D_f(P \| Q) = \int q\, f(p / q) \ge E_P\, T - E_Q\, f^*(T), \qquad T = a(v),
@@ -42,6 +42,7 @@ from propersbi.types import InputError
 
 __all__ = [
     "KL",
+    "Divergence",
     "FDivergence",
     "Hellinger",
     "JensenShannon",
@@ -52,13 +53,28 @@ __all__ = [
 ]
 
 
+class Divergence(ABC):
+    """How a critic's outputs for real parameters ``(n,)`` and for draws ``(m, n)`` become losses, row by row."""
+
+    penalty: float = 0.0
+    """The weight of a penalty on the critic's slope; 0 for none."""
+
+    @abstractmethod
+    def critic_loss(self, real: Float[Tensor, " n"], fake: Float[Tensor, "m n"]) -> Float[Tensor, " n"]:
+        """What the critic descends, row by row."""
+
+    @abstractmethod
+    def generator_loss(self, fake: Float[Tensor, "m n"]) -> Float[Tensor, " n"]:
+        """What the generator descends, row by row."""
+
+
 @dataclass(frozen=True)
-class FDivergence(ABC):
+class FDivergence(Divergence):
     """A divergence by its activation and conjugate; subclasses say which.
 
     Arguments:
         saturating: Whether the generator lowers the bound itself, as the theory has it and GATSBI does. Else it raises
-            what the critic says of its draws, which keeps gradients alive where the critic is sure.
+            the critic's output for its draws, which keeps gradients alive where the critic is confident.
     """
 
     saturating: bool = True
@@ -72,17 +88,17 @@ class FDivergence(ABC):
         """The conjugate of the activation."""
 
     def critic_loss(self, real: Float[Tensor, " n"], fake: Float[Tensor, "m n"]) -> Float[Tensor, " n"]:
-        """Minus the bound, row by row: the critic goes down it."""
+        """Minus the bound, row by row."""
         return self.conjugate(fake).mean(0) - self.activation(real)
 
     def generator_loss(self, fake: Float[Tensor, "m n"]) -> Float[Tensor, " n"]:
-        """What the generator goes down, row by row."""
+        """What the generator descends, row by row."""
         return -(self.conjugate(fake) if self.saturating else self.activation(fake)).mean(0)
 
 
 @dataclass(frozen=True)
 class JensenShannon(FDivergence):
-    r"""Twice the Jensen-Shannon divergence: the game of the first GANs and of GATSBI, up to a constant.
+    r"""Twice the Jensen-Shannon divergence: the divergence of the first GANs and of GATSBI, up to a constant.
 
     With :math:`D = \sigma(v)` the critic minimises cross entropy; the saturating generator lowers
     :math:`\log(1 - D)`, the other one raises :math:`\log D`.
@@ -155,7 +171,7 @@ class TotalVariation(FDivergence):
 
 
 @dataclass(frozen=True)
-class Wasserstein:
+class Wasserstein(Divergence):
     r"""The Wasserstein distance, :math:`\sup E_P v - E_Q v` over critics whose slope in :math:`\theta` is at most one.
 
     Arguments:
@@ -174,5 +190,5 @@ class Wasserstein:
         return fake.mean(0) - real
 
     def generator_loss(self, fake: Float[Tensor, "m n"]) -> Float[Tensor, " n"]:
-        """What the generator goes down, row by row."""
+        """What the generator descends, row by row."""
         return -fake.mean(0)

@@ -1,4 +1,4 @@
-"""The convolutional networks of the paper's two large experiments, for reproduction (Pacchiardi & Dutta 2022)."""
+"""The generators of the paper's experiments (Pacchiardi & Dutta 2022)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from propersbi.networks.layers import SLOPE, Modulation, check_sizes, embedded_features
+from propersbi.samplers.bounds import Bounds
 from propersbi.samplers.generator import Generator
-from propersbi.networks.mlp import _check_sizes, _features
 from propersbi.types import InputError
 
-__all__ = ["PaperCamera", "PaperShallowWater"]
+__all__ = ["PaperCamera", "PaperMLP", "PaperShallowWater"]
 
 SIDE = 28
 SEEN = ((8, 15), (16, 8), (32, 5), (64, 3))  # channels and side of what the encoder sees, from fine to coarse
@@ -44,7 +45,7 @@ class PaperCamera(Generator):
 
     def __init__(self, theta_shape: Sequence[int], x_shape: Sequence[int], *, latent: int = 200) -> None:
         super().__init__()
-        _check_sizes(theta_shape=theta_shape, x_shape=x_shape, latent=[latent])
+        check_sizes(theta_shape=theta_shape, x_shape=x_shape, latent=[latent])
         self.theta_shape, self.x_shape, self.latent = tuple(theta_shape), tuple(x_shape), latent
         for shape in (self.theta_shape, self.x_shape):
             if shape not in ((SIDE, SIDE), (1, SIDE, SIDE)):
@@ -65,8 +66,9 @@ class PaperCamera(Generator):
         self.register_buffer("low", torch.zeros(()))
         self.register_buffer("high", torch.ones(()))
 
-    def bound(self, lower: Float[Tensor, " dim"], upper: Float[Tensor, " dim"]) -> None:
-        """Say where black and white are in the network's units; the sigmoid lies between."""
+    def prepare(self, theta: Tensor, x: Tensor, bounds: Bounds) -> None:  # noqa: ARG002
+        """Keep the bounds of the pixels; the sigmoid lies between them."""
+        lower, upper = bounds.lower, bounds.upper
         if not (lower[0].isfinite() and upper[0].isfinite()):
             raise InputError("The paper's camera needs bounds of its pixels: give 'support', for example (0.0, 1.0).")
         self.low.copy_(lower[0])
@@ -110,7 +112,7 @@ class PaperShallowWater(Generator):
         self, theta_shape: Sequence[int], x_shape: Sequence[int], *, width: int = 128, latent: int = 25
     ) -> None:
         super().__init__()
-        _check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width], latent=[latent])
+        check_sizes(theta_shape=theta_shape, x_shape=x_shape, width=[width], latent=[latent])
         self.theta_shape, self.x_shape, self.width, self.latent = tuple(theta_shape), tuple(x_shape), width, latent
         if len(self.x_shape) != 3:
             raise InputError(f"The paper's network takes channels and two grid axes, got data of shape {self.x_shape}.")
@@ -119,7 +121,7 @@ class PaperShallowWater(Generator):
             step, edge = (1, 0) if place == 0 else (2, 1)
             stack += [nn.Conv2d(inputs, outputs, 4, step, edge, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
         self.look = nn.Sequential(*stack, nn.Conv2d(width, 1, 4, 2, 1, bias=False), nn.Tanh(), nn.Flatten())
-        features = _features(self.look, self.x_shape)
+        features = embedded_features(self.look, self.x_shape)
         self.noisy = nn.Parameter(torch.randn(latent, features))
         self.out = nn.Linear(features, math.prod(self.theta_shape), bias=False)
 
@@ -130,3 +132,60 @@ class PaperShallowWater(Generator):
         self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
     ) -> Float[Tensor, "m n *theta"]:
         return self.out(context + z @ self.noisy).unflatten(-1, self.theta_shape)
+
+
+class PaperMLP(Generator):
+    r"""The network of the paper's benchmarks, for reproduction.
+
+    Five linear layers of 128 units with leaky rectifiers, noise multiplied in before the third one,
+    :math:`h \odot (1 + W z)` with standard normal :math:`W`, and a rectifier on the output too, which shrinks negative
+    parameters tenfold before the last weights have learnt to undo it.
+
+    Arguments:
+        theta_shape: The event shape of the parameters.
+        x_shape: The event shape of the data.
+        latent: Latent variables; as many as parameters unless given.
+        before: Linear layers before the noise, and
+        after: after it; one each in the smaller network of its GAN for Two Moons.
+
+    Examples:
+        >>> sum(weight.numel() for weight in PaperMLP((2,), (2,)).parameters())
+        50434
+    """
+
+    def __init__(
+        self,
+        theta_shape: Sequence[int],
+        x_shape: Sequence[int],
+        *,
+        latent: int | None = None,
+        before: int = 3,
+        after: int = 2,
+    ) -> None:
+        super().__init__()
+        check_sizes(theta_shape=theta_shape, x_shape=x_shape)
+        check_sizes(100, before=[before], after=[after])
+        self.theta_shape, self.x_shape = tuple(theta_shape), tuple(x_shape)
+        dim = math.prod(self.theta_shape)
+        self.latent = dim if latent is None else latent
+        self.before, self.after = before, after
+        self.trunk = nn.Sequential(*_alternating([math.prod(self.x_shape), *[128] * before], ends_linear=True))
+        self.modulation = Modulation(128, self.latent, shift=False)
+        nn.init.normal_(self.modulation.scale)
+        self.head = nn.Sequential(nn.LeakyReLU(SLOPE), *_alternating([*[128] * after, dim], ends_linear=False))
+
+    def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
+        return self.trunk(x.flatten(1))
+
+    def forward(
+        self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
+    ) -> Float[Tensor, "m n *theta"]:
+        return self.head(self.modulation(context, z)).unflatten(-1, self.theta_shape)
+
+
+def _alternating(sizes: Sequence[int], *, ends_linear: bool) -> list[nn.Module]:
+    """Linear layers, a leaky rectifier after each, or after each but the last."""
+    layers: list[nn.Module] = []
+    for pair in pairwise(sizes):
+        layers += [nn.Linear(*pair), nn.LeakyReLU(SLOPE)]
+    return layers[:-1] if ends_linear else layers

@@ -1,0 +1,210 @@
+"""From a recipe to the objects that are trained: the sampler, prepared on the data, and its objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from propersbi.choices import prepared_rows
+from propersbi.recipes import Own, Recipe
+from propersbi.samplers import Adapted, ChainGenerator, LinearResidual, Refined, Sampler, Standardize, Standardized
+from propersbi.samplers.base import refinement_steps_of
+from propersbi.scoring import resolved
+from propersbi.storage.config import qualified_name
+from propersbi.storage.randomness import seeded
+from propersbi.training.batches import Batches, as_tensor, split
+from propersbi.training.checkpoint import digest
+from propersbi.training.objectives import Objective, ScoreMinimization
+from propersbi.types import Batch, InputError, Rows
+
+__all__ = [
+    "Prepared",
+    "TrainingSet",
+    "WrapSampler",
+    "build_objective",
+    "build_sampler",
+    "noise_name",
+    "prepare_sampler",
+]
+
+WrapSampler = Callable[[Sampler, Callable[[Tensor], Tensor]], Sampler]
+"""``(sampler, in_user_units) -> sampler``: what a sampler is trained through, if not directly."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """What a posterior is trained on.
+
+    Arguments:
+        theta: Parameters ``(n, *theta_shape)``.
+        x: The data they made, ``(n, *x_shape)``.
+        weight: Importance weights ``(n,)`` with mean 1, where pairs do not count alike.
+        noise: What is added to the data whenever they are read.
+        wrap_sampler: What the sampler is trained through, if not directly.
+    """
+
+    theta: Rows
+    x: Rows
+    weight: np.ndarray | None = None
+    noise: Callable[[Tensor], Tensor] | None = None
+    wrap_sampler: WrapSampler | None = None
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The event shapes of parameters and data."""
+        return tuple(self.theta.shape[1:]), tuple(self.x.shape[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A training set cut into batches, in the units of a sampler that was prepared on it.
+
+    Arguments:
+        sampler: In the user's units; the one inside it is trained.
+        theta: Some parameters in its units, to find bandwidths on.
+        batches: Training batches.
+        validation: The pairs that are held out.
+        digest: A short name for the pairs.
+    """
+
+    sampler: Standardized
+    theta: Tensor
+    batches: Batches
+    validation: Batch
+    digest: str
+
+
+def build_sampler(
+    recipe: Recipe, shapes: tuple[tuple[int, ...], tuple[int, ...]], modules: Mapping[str, nn.Module], seed: int
+) -> Standardized:
+    """The sampler of a recipe, in the user's units, not yet prepared.
+
+    Arguments:
+        recipe: The recipe.
+        shapes: Event shapes of parameters and data.
+        modules: A network or embedding that is already built.
+        seed: Of the initial weights.
+    """
+    with seeded(seed):
+        embedding = modules.get("embedding")
+        if embedding is None and recipe.embedding is not None:
+            embedding = _make("embedding", recipe.embedding, shapes[1:], {})
+        network = modules.get("network")
+        if network is None:
+            options = {} if embedding is None else {"embedding": embedding}
+            options |= {"chain": True} if recipe.refinement_steps != 1 else {}
+            network = _make("network", recipe.network, shapes, options)
+        elif embedding is not None:
+            raise InputError("Give the embedding to the network itself when 'network' is already built.")
+        sampler = _refined(_as_sampler(network, shapes), recipe.refinement_steps)
+    sampler = LinearResidual(sampler) if recipe.regression else sampler
+    return Standardized(sampler, Standardize(shapes[0]), Standardize(shapes[1], tail=recipe.tail), recipe.support)
+
+
+def _make(role: str, make: Any, shapes: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    if isinstance(make, Own):
+        raise InputError(f"The recipe names an object of your own, '{make}': pass it again as '{role}'.")
+    try:
+        return make(*shapes, **options)
+    except TypeError as error:
+        hint = " A network that cannot be one step of several is trained with refinement_steps=1."
+        raise InputError(
+            f"The {role} cannot be built with {options}: {error}.{hint if 'chain' in options else ''}"
+        ) from error
+
+
+def _as_sampler(network: Any, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> Sampler:
+    """The network as a sampler of these shapes; one in the user's units is taken out of its units."""
+    network = network.sampler if isinstance(network, Standardized) else network
+    if not isinstance(network, nn.Module):
+        raise InputError(f"'network' must make a torch module, got {type(network).__name__}.")
+    sampler = network if isinstance(network, Sampler) else Adapted(network, *shapes)
+    own = tuple(sampler.theta_shape), tuple(sampler.x_shape)
+    if own != shapes:
+        raise InputError(f"The network is for theta {own[0]} and x {own[1]}, the simulations have {shapes[0]} and {shapes[1]}.")
+    return sampler
+
+
+def _refined(sampler: Sampler, steps: int) -> Sampler:
+    """One pass or a chain: a network that was built for the one is not silently used for the other."""
+    chain = isinstance(sampler, ChainGenerator) and sampler.chain
+    if refinement_steps_of(sampler) == steps and not chain:
+        return sampler
+    if steps == 1 and chain:
+        raise InputError(
+            "The network was built with chain=True, as one step of several: ask for more 'refinement_steps' than 1."
+        )
+    if not (isinstance(sampler, ChainGenerator) and chain):
+        raise InputError(
+            "The network draws in one pass: train it with refinement_steps=1, or build it with chain=True."
+            if refinement_steps_of(sampler) == 1
+            else f"The sampler has refinement_steps = {refinement_steps_of(sampler)}, but {steps} were asked for."
+        )
+    return Refined(sampler, refinement_steps=steps)
+
+
+def prepare_sampler(
+    data: TrainingSet, recipe: Recipe, modules: Mapping[str, nn.Module], seed: int, start: Standardized | None
+) -> Prepared:
+    """Build the sampler, find on data what is not trained, and cut the data into batches in its units.
+
+    Arguments:
+        data: The pairs.
+        recipe: The recipe.
+        modules: A network or embedding that is already built.
+        seed: Of the split, the initial weights and the batches.
+        start: A sampler to continue from, with its units, in place of a new one.
+    """
+    n = len(data.theta)
+    rows, validation = split(n, recipe.validation_fraction, most=recipe.max_validation, seed=seed)
+    few = np.sort(np.random.default_rng([seed, 1]).choice(rows, prepared_rows(len(rows), data.shapes[1]), replace=False))
+    theta, x = as_tensor(data.theta[few]), as_tensor(data.x[few])
+    content = digest([theta, x, as_tensor(data.theta[validation]), as_tensor(data.x[validation]), data.weight])
+    if start is None:
+        sampler = build_sampler(recipe, data.shapes, modules, seed)
+        with seeded(seed):
+            noisy = x if data.noise is None else data.noise(x.float())
+        with torch.no_grad():
+            sampler.prepare(theta, noisy, sampler.box.bounds(int(np.prod(data.shapes[0]))))
+    else:
+        sampler = start
+    units = sampler.theta_units, sampler.x_units
+    size = min(recipe.batch_size, len(rows))
+    batches = Batches(data.theta, data.x, rows, size, *units, seed, data.weight, data.noise)
+    with seeded(seed):
+        held_out = batches.read(validation)
+    return Prepared(sampler, sampler.theta_units(theta), batches, held_out, content)
+
+
+def build_objective(recipe: Recipe, prepared: Prepared, wrap_sampler: WrapSampler | None, seed: int) -> Objective:
+    """The objective that trains the sampler inside ``prepared.sampler``."""
+    with seeded(seed + 1):
+        sampler = prepared.sampler.sampler
+        if wrap_sampler is not None:
+            sampler = wrap_sampler(sampler, prepared.sampler.in_user_units)
+        make = recipe.objective or partial(_score_minimization, recipe, prepared.theta)
+        if isinstance(make, Own):
+            raise InputError(f"The recipe names an objective of your own, '{make}': pass it again as 'objective'.")
+        objective = make(sampler)
+    if not isinstance(objective, Objective):
+        raise InputError(f"'objective' must make an objective from a sampler, got {type(objective).__name__}.")
+    return objective
+
+
+def _score_minimization(recipe: Recipe, theta: Tensor, sampler: Sampler) -> ScoreMinimization:
+    if isinstance(recipe.rule, Own):
+        raise InputError(f"The recipe names a scoring rule of your own, '{recipe.rule}': pass it again as 'rule'.")
+    assert recipe.rule is not None
+    assert recipe.draws is not None
+    return ScoreMinimization(sampler, resolved(recipe.rule, theta), recipe.draws)
+
+
+def noise_name(noise: Callable[[Tensor], Tensor] | None) -> str | None:
+    """A function by its name, for the identity of a checkpoint."""
+    return None if noise is None else qualified_name(noise)

@@ -1,0 +1,276 @@
+"""What follows from the data where nothing is asked for: the recipe that :func:`propersbi.fit` takes by default."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from propersbi.networks import is_grid, is_image_problem
+from propersbi.recipes import Factory, Own, Recipe, check_names, training_names
+from propersbi.samplers import ChainGenerator, Refined, RefinedSampler, Sampler, Standardized, support_of
+from propersbi.samplers.base import refinement_steps_of
+from propersbi.scoring import EnergyScore
+from propersbi.storage.config import encode, qualified_name
+from propersbi.training.batches import checked_pairs, validation_size
+from propersbi.training.config import TrainConfig
+from propersbi.training.objectives import Objective
+from propersbi.types import InputError
+
+__all__ = ["Choices", "prepared_rows", "recipe"]
+
+REFINEMENT_STEPS = 8
+LARGE_DATA = 1000  # numbers in x above which a step of training is costly
+MANY_PAIRS = 9000  # training pairs above which the number of gradient steps grows faster
+LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
+PREPARED_NUMBERS = 10_000_000  # of x, at most, that units, regression and bandwidths are found on
+
+
+def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
+    """The recipe by which :func:`propersbi.fit` trains on these pairs; ``print`` it for a reason per choice.
+
+    Arguments:
+        theta: Parameters ``(n, *theta_shape)``: NumPy, torch or rows on disk.
+        x: The data they made, ``(n, *x_shape)``.
+        prior: The prior; only its support is used.
+        **changes: Choices to make otherwise, by name: fields of :class:`~propersbi.recipes.Recipe` or of
+            :class:`~propersbi.training.config.TrainConfig`. All else follows from them.
+
+    Examples:
+        >>> import numpy as np
+        >>> theta, x = np.random.rand(1000, 2), np.random.rand(1000, 100)
+        >>> made = recipe(theta, x)
+        >>> made.draws, made.refinement_steps, made.training.weight_decay
+        (20, 8, 1.0)
+        >>> [line.strip() for line in str(made).splitlines() if "weight decay" in line]
+        ['weight decay 1: 100 numbers in x']
+    """
+    theta, x = checked_pairs(theta, x)
+    return Choices(theta.shape[1:], x.shape[1:], len(theta), prior, changes).recipe()
+
+
+def prepared_rows(n: int, x_shape: Sequence[int]) -> int:
+    """How many of ``n`` training pairs units, regression and bandwidths are found on."""
+    return min(n, max(100, PREPARED_NUMBERS // math.prod(x_shape)))
+
+
+@dataclass
+class Choices:
+    """Completes a recipe: what was asked for is taken, and the rest follows from the shapes, the number of pairs and it.
+
+    Arguments:
+        theta_shape: The event shape of the parameters.
+        x_shape: The event shape of the data.
+        n: Pairs.
+        prior: The prior; only its support is used.
+        changes: What was asked for.
+    """
+
+    theta_shape: tuple[int, ...]
+    x_shape: tuple[int, ...]
+    n: int
+    prior: Any = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    modules: dict[str, nn.Module] = field(default_factory=dict)
+    """Networks that were given already built, which a recipe knows by name only."""
+
+    def __post_init__(self) -> None:
+        check_names(self.changes)
+        self.theta_shape, self.x_shape = tuple(self.theta_shape), tuple(self.x_shape)
+        self.changes = {name: self._value(name, value) for name, value in self.changes.items()}
+
+    def recipe(self) -> Recipe:
+        """The complete recipe."""
+        objective = self.choose("objective", None)
+        steps = self.refinement_steps(objective)
+        images = self.images()
+        network = self.choose("network", *self.network(objective))
+        embedding = self.choose("embedding", *self.embedding())
+        score = objective is None
+        most = self.choose("max_validation", 500 if self.large() else 5000)
+        fraction = self.choose("validation_fraction", 0.1)
+        rows = self.n - validation_size(self.n, fraction, most)
+        draws = (5, "images are large") if images else (10, "one pass") if steps == 1 else (20, "refinement")
+        return Recipe(
+            network=network,
+            embedding=embedding,
+            regression=self.choose("regression", *self.regression(steps, rows)),
+            refinement_steps=steps,
+            objective=objective,
+            rule=self.choose("rule", *(self.rule() if score else (None, ""))),
+            draws=self.choose("draws", *(draws if score else (None, ""))),
+            support=self.support(),
+            tail=self.choose("tail", *self.tail()),
+            batch_size=self.choose("batch_size", *self.batch_size(rows)),
+            validation_fraction=fraction,
+            max_validation=most,
+            ensemble=self.choose("ensemble", 1),
+            training=self.training(objective, steps, rows),
+            reasons=self.reasons,
+        )
+
+    def choose(self, name: str, value: Any, reason: str = "") -> Any:
+        """What was asked for under this name, or else ``value``; the reason is noted."""
+        if name in self.changes:
+            self.reasons[name] = "chosen"
+            return self.changes[name]
+        if reason:
+            self.reasons[name] = reason
+        return value
+
+    def numbers(self) -> int:
+        """In the data of one simulation."""
+        return math.prod(self.x_shape)
+
+    def embedded(self) -> bool:
+        """Whether the user has an embedding of the data."""
+        return self.changes.get("embedding") is not None
+
+    def images(self) -> bool:
+        """Whether parameters and data are images on one grid."""
+        return not self.embedded() and is_image_problem(self.theta_shape, self.x_shape)
+
+    def large(self) -> bool:
+        """Whether a step of training is costly."""
+        return self.images() or self.numbers() > LARGE_DATA
+
+    def network(self, objective: Any) -> tuple[Factory, str]:
+        """What makes the sampler."""
+        if isinstance(objective, Factory) and objective.name == "MaximumLikelihood":
+            return Factory("Flow"), "the log score needs a density"
+        if self.images():
+            return Factory("UNetGenerator"), "theta and x are images on one grid"
+        return Factory("MLPGenerator"), "theta is a vector"
+
+    def embedding(self) -> tuple[Factory | None, str]:
+        """Of data on a large grid."""
+        grid = self.large() and not self.images() and is_grid(self.x_shape) and "network" not in self.changes
+        return (Factory("GridEmbedding"), f"{self.numbers()} numbers in x, on a grid") if grid else (None, "")
+
+    def refinement_steps(self, objective: Any) -> int:
+        """Of a draw: several, unless the objective or the network draws in one pass, or a chain would be slow."""
+        given = self.modules.get("network")
+        made = refinement_steps_of(given) if isinstance(given, Sampler) else 1
+        if isinstance(given, RefinedSampler) and made > 1:
+            steps: int = self.choose("refinement_steps", made, "the given sampler")
+            if steps != made:
+                raise InputError(f"The sampler has refinement_steps = {made}, but {steps} were asked for.")
+            return steps
+        if given is not None and not (isinstance(given, ChainGenerator) and given.chain):
+            value, reason = 1, "the given network draws in one pass"
+        elif not takes_steps(self.changes.get("network")):
+            value, reason = 1, "the network draws in one pass"
+        elif objective is not None:
+            value, reason = 1, "the objective is for samplers of one pass"
+        elif self.large():
+            value, reason = 1, "images" if self.images() else f"{self.numbers()} numbers in x: a chain would be slow"
+        else:
+            value, reason = REFINEMENT_STEPS, "thin posteriors need several steps"
+        return int(self.choose("refinement_steps", value, reason))
+
+    def rule(self) -> tuple[Any, str]:
+        """A power below 1 sees the fine detail of thin posteriors."""
+        return EnergyScore(beta=0.5), "strictly proper, and sensitive to thin posteriors"
+
+    def regression(self, steps: int, rows: int) -> tuple[bool, str]:
+        """Whether vectors are so small, and pairs so many, that a linear regression is quick and says something."""
+        few = prepared_rows(rows, self.x_shape)
+        if steps == 1 or "network" in self.modules:
+            return False, ""
+        small = len(self.theta_shape) == 1 and max(self.theta_shape[0], self.numbers()) <= min(LARGE_DATA, few // 2)
+        return small, "what is linear needs no training" if small else "too many numbers, or too few simulations"
+
+    def support(self) -> Any:
+        """The bounds of the parameters."""
+        given = self.changes.get("support")
+        box = support_of(self.prior if given is None else given)
+        if not box.fits(self.theta_shape):
+            raise InputError(f"The bounds {box} do not fit parameters of shape {self.theta_shape}.")
+        self.reasons["support"] = "given" if given is not None else "the prior's" if box.bounded else "none are known"
+        return box
+
+    def tail(self) -> tuple[float, str]:
+        """Scales beyond which data are compressed: on grids, whose sums and transforms mean something, extremes only."""
+        if len(self.x_shape) == 1:
+            return 5.0, "a single extreme number must not dominate a vector"
+        return 100.0, "only extremes, since data on a grid are summed and transformed"
+
+    def batch_size(self, rows: int) -> tuple[int, str]:
+        """Pairs per step of training."""
+        size = 64 if self.large() else 128 if rows < MANY_PAIRS // 3 else 256
+        return min(size, rows), "large data" if self.large() else f"{rows:,} training pairs"
+
+    def training(self, objective: Any, steps: int, rows: int) -> TrainConfig:
+        """The training configuration."""
+        max_steps = self.choose("max_steps", *self.max_steps(rows, steps))
+        chosen: dict[str, Any] = {"max_steps": max_steps}
+        if self.large():
+            chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
+        if steps != 1:
+            slow = min(300, max_steps // 4), "a chain starts as a Gaussian one and, hurried, can get stuck there"
+            chosen["warmup"] = self.choose("warmup", *slow)
+            chosen["weight_decay"] = self.choose("weight_decay", *self.weight_decay(rows))
+        suited = self.settings(objective)
+        for name, value in suited.items():
+            chosen[name] = self.choose(name, value, "suits the objective")
+        asked = {name: self.choose(name, None) for name in self.changes if name in training_names()}
+        return TrainConfig(**{**chosen, **asked})
+
+    def settings(self, objective: Any) -> Mapping[str, Any]:
+        """What suits the objective."""
+        target = objective.target if isinstance(objective, Factory) else objective
+        return target.settings if isinstance(target, type) and issubclass(target, Objective) else {}
+
+    def max_steps(self, rows: int, steps: int) -> tuple[int, str]:
+        """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
+        numbers = math.prod(self.theta_shape) + self.numbers()
+        growth = 0.25 if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
+        return round((2500 if steps == 1 else 5000) * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
+
+    def weight_decay(self, rows: int) -> tuple[float, str]:
+        """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""
+        long = self.numbers() >= LONG_VECTOR and not (self.large() or self.embedded())
+        return (min(1.0, MANY_PAIRS / rows), f"{self.numbers()} numbers in x") if long else (0.0, "")
+
+    def _value(self, name: str, value: Any) -> Any:
+        """What the recipe keeps of what was asked for; networks that are already built are set aside."""
+        if isinstance(value, nn.Module):
+            module = value.sampler if isinstance(value, Standardized) else value
+            self.modules[name] = deepcopy(module)  # what the user gave is not trained in place
+            return _described(module)
+        return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value
+
+
+def takes_steps(network: Any) -> bool:
+    """Whether what makes a network can make one that is a step of a chain; by default it can."""
+    if network is None or isinstance(network, Own):
+        return True
+    target = network.target if isinstance(network, Factory) else network
+    if isinstance(target, type):
+        return issubclass(target, ChainGenerator | Refined)
+    return "chain" in _parameters(target)
+
+
+def _parameters(function: Any) -> list[str]:
+    """Names of the arguments that a function takes; one with ``**options`` takes all."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters] + ["chain" for p in parameters if p.kind is p.VAR_KEYWORD]
+
+
+def _described(module: nn.Module) -> Factory | Own:
+    """A built network by its class and options, if it is the library's, else by its name."""
+    data = encode(module)
+    if data["class"] == "custom" or any(isinstance(value, dict) for value in data.values()):
+        return Own(qualified_name(module))
+    return Factory(
+        data["class"], {name: value for name, value in data.items() if name not in ("class", "theta_shape", "x_shape")}
+    )
