@@ -1,12 +1,12 @@
 """Every table and figure of the paper, by one command.
 
-    python -m benchmarks list                                  the specifications, and what is measured
-    python -m benchmarks run slcp-paper --workers 2            measure; rerun to continue after Ctrl-C or kill -9
+    python -m benchmarks list                                  the specifications, and how much of each is measured
+    python -m benchmarks run slcp-paper --workers 2            measure; run again to continue after Ctrl-C or kill -9
     python -m benchmarks run slcp-paper --budget 30m           fewer steps and observations, marked as such
     python -m benchmarks table slcp-paper                      Markdown, LaTeX and HTML in results/tables
     python -m benchmarks figure figure-c2st-paper              results/figures/figure-c2st-paper.png
 
-``run`` takes ``--only TEXT`` to measure the cells whose name holds the text.
+``run`` takes ``--only TEXT`` to measure the cells whose name contains the text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        return {"list": show, "run": run, "cell": one, "table": table, "figure": figure}[options.command](options)
+        commands = {"list": show, "run": run, "cell": measure_one, "table": table, "figure": figure}
+        return commands[options.command](options)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
@@ -44,10 +45,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("command", choices=["list", "run", "cell", "table", "figure"])
-    parser.add_argument("spec", nargs="?", help="the name of a specification, or its file; for tables: or 'all'")
+    parser.add_argument("spec", nargs="?", help="the name of a specification or its file; 'all' for all tables")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="cells at the same time")
-    parser.add_argument("--budget", help="the time to fit the run to, such as 90s, 30m or 2h")
-    parser.add_argument("--only", default="", help="only cells whose name holds this text")
+    parser.add_argument("--budget", help="a time limit for the run, such as 90s, 30m or 2h")
+    parser.add_argument("--only", default="", help="only cells whose name contains this text")
     parser.add_argument("--runs", type=Path, default=bench.RUNS, help="where cells keep their files")
     parser.add_argument("--results", type=Path, default=bench.RESULTS, help="where tables go")
     parser.add_argument("--name", default="", help=argparse.SUPPRESS)  # of the one cell a worker measures
@@ -63,7 +64,7 @@ def _spec(options: Any) -> bench.Spec:
 def _cells(options: Any) -> list[bench.Cell]:
     places = {"results": options.results, "runs": options.runs}
     seconds = seconds_of(options.budget) if options.budget else None
-    return bench.chosen(_spec(options), options.only, seconds=seconds, workers=options.workers, **places)
+    return bench.choose_cells(_spec(options), options.only, seconds=seconds, workers=options.workers, **places)
 
 
 def seconds_of(text: str) -> float:
@@ -78,7 +79,7 @@ def show(options: Any) -> int:
     for name in bench.spec_names():
         spec = bench.read_spec(name)
         cells = spec.cells()
-        done = sum(bench.finished(cell, options.results, options.runs) for cell in cells)
+        done = sum(bench.is_finished(cell, options.results, options.runs) for cell in cells)
         print(f"{name:24} {done:3} of {len(cells):3} cells measured   {spec.content['title']}")
     return 0
 
@@ -88,7 +89,7 @@ def run(options: Any) -> int:
     if options.workers < 1:
         raise InputError(f"'--workers' must be at least 1, got {options.workers}.")
     cells = _cells(options)
-    waiting = [cell for cell in cells if not bench.finished(cell, options.results, options.runs)]
+    waiting = [cell for cell in cells if not bench.is_finished(cell, options.results, options.runs)]
     bench.collect(cells, options.results, options.runs)
     failed: list[str] = []
     running: dict[subprocess.Popen[bytes], bench.Cell] = {}
@@ -98,11 +99,11 @@ def run(options: Any) -> int:
             while waiting and len(running) < options.workers:
                 cell = waiting.pop(0)
                 running[_start(cell, options)] = cell
-            bar.set_postfix_str(", ".join(cell.name for cell in running.values()))
+            bar.set_postfix_str(", ".join(cell.name for cell in running.values()), refresh=False)
             time.sleep(0.2)
             for process in [process for process in running if process.poll() is not None]:
                 cell = running.pop(process)
-                failed += [] if process.returncode == 0 else [_complaint(cell, options.runs)]
+                failed += [] if process.returncode == 0 else [_failure(cell, options.runs)]
                 bench.collect(cells, options.results, options.runs)
                 bar.update()
     finally:
@@ -125,16 +126,16 @@ def _start(cell: bench.Cell, options: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=log, stderr=log, env=threads)
 
 
-def _complaint(cell: bench.Cell, runs: Path) -> str:
+def _failure(cell: bench.Cell, runs: Path) -> str:
     log = cell.folder(runs) / "log.txt"
     lines = log.read_text(errors="replace").strip().splitlines()
-    return f"{cell.name} failed: {lines[-1] if lines else 'it said nothing'} ('{log}')"
+    return f"{cell.name} failed: {lines[-1] if lines else 'its log is empty'} ('{log}')"
 
 
-def one(options: Any) -> int:
-    """A worker: one cell; it ends when the process that started it has ended."""
+def measure_one(options: Any) -> int:
+    """A worker: measures one cell and ends when the process that started it ends."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    from benchmarks.cells import measure  # loads torch, which the others do without
+    from benchmarks.cells import measure  # loads torch, which the other commands do not need
 
     for cell in _cells(options):
         if f"{cell.name}-{cell.settings}" == options.name:
@@ -161,9 +162,9 @@ def table(options: Any) -> int:
 
 
 def figure(options: Any) -> int:
-    from benchmarks.figures import draw
+    from benchmarks.figures import plot
 
-    for path in draw(_spec(options), options.results, options.runs):
+    for path in plot(_spec(options), options.results, options.runs):
         print(path)
     return 0
 

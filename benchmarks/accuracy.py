@@ -1,12 +1,12 @@
-"""How close are the posteriors to the truth? Mean C2ST over the ten observations of each task (.5 is perfect).
+"""How close are the posteriors to the true ones? Mean C2ST over the ten observations of each task.
 
     python -m benchmarks.accuracy --tasks two_moons slcp --simulations 1000 10000 --seeds 1
     python -m benchmarks.accuracy --tasks two_moons slcp --methods "sbi NPE" "sbi NPSE"   # pip install propersbi[peers]
 
-Runs what is not yet in ``benchmarks/results/accuracy.csv``, adds it there and writes ``accuracy.md`` beside it, next to
+Runs what is not yet in ``benchmarks/results/accuracy.csv``, adds it there and writes ``accuracy.md``, which also has
 published figures, and the README's table. Training, draws and scores are kept in ``benchmarks/runs``: a run that was
-cut off continues. Samples are compared as sbibm does: 10 000 draws against 10 000 of the reference posterior, five-fold
-accuracy of a classifier.
+interrupted continues. Samples are compared as in sbibm: 10 000 draws against 10 000 of the reference posterior,
+five-fold accuracy of a classifier.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import csv
 import os
 import platform
 import time
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -24,25 +25,27 @@ import numpy as np
 
 import propersbi as ps
 from benchmarks.peers import PEERS, Trained
+from propersbi.simulation import Simulations
 from propersbi.storage.files import read_json, write_json, write_with
+from propersbi.tasks.task import Task
 
 HERE = Path(__file__).parent
 RESULTS, RUNS, README = HERE / "results", HERE / "runs", HERE.parent / "README.md"
 FIELDS = ["task", "method", "simulations", "seed", "c2st", "c2st_sd", "observations", "train_seconds", "steps"]
 FIELDS += ["sample_seconds", "draws", "version", "machine", "date"]
-OURS: dict[str, dict[str, Any]] = {"default": {}, "one pass": {"steps": 1}}
+OURS: dict[str, dict[str, Any]] = {"default": {}, "one pass": {"refinement_steps": 1}}
 METHODS = [*OURS, *PEERS]
 PUBLISHED = ["energy score", "GATSBI", "NPE", "FMPE", "NPSE", "NPE-PFN"]
 
 
 def machine() -> str:
-    """The processor and how many cores there are."""
+    """The processor and the number of cores."""
     info = Path("/proc/cpuinfo")
     names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
     return f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores"
 
 
-def fit(method: str, task: Any, sims: Any, seed: int, folder: Path) -> Trained:
+def train(method: str, task: Task, sims: Simulations, seed: int, folder: Path) -> Trained:
     """Train one method; ours continues from its folder."""
     if method in PEERS:
         return PEERS[method](task.prior, np.asarray(sims.theta), np.asarray(sims.x), seed)
@@ -54,12 +57,14 @@ def fit(method: str, task: Any, sims: Any, seed: int, folder: Path) -> Trained:
     return sample, posterior.info["seconds"], posterior.info["steps"]
 
 
-def draw(method: str, task: Any, simulations: int, seed: int, draws: int, observations: int, folder: Path) -> Any:
-    """The draws ``(observations, draws, dim theta)`` and what they cost; made once and kept in the folder."""
+def draw(
+    method: str, task: Task, simulations: int, seed: int, draws: int, observations: int, folder: Path
+) -> tuple[np.ndarray, dict[str, float]]:
+    """The draws ``(observations, draws, dim theta)`` and their cost; made once and kept in the folder."""
     if (folder / "cost.json").exists():
         return np.load(folder / "draws.npy"), read_json(folder / "cost.json")
     sims = ps.simulate(task.prior, task.simulate, simulations, seed=seed)
-    sample, train_seconds, steps = fit(method, task, sims, seed, folder)
+    sample, train_seconds, steps = train(method, task, sims, seed, folder)
     sample(task.observation(1), 10)  # warm-up
     samples, seconds = [], 0.0
     for i in range(1, observations + 1):
@@ -72,10 +77,12 @@ def draw(method: str, task: Any, simulations: int, seed: int, draws: int, observ
     return np.stack(samples), cost
 
 
-def told_apart(task: Any, samples: Any, draws: int, seed: int, folder: Path, name: str) -> list[float]:
-    """C2ST of the draws for each of the first observations; every score is kept in the folder when it is there."""
+def c2st_scores(
+    task: Task, samples: Sequence[np.ndarray] | np.ndarray, draws: int, seed: int, folder: Path, name: str
+) -> list[float]:
+    """C2ST of the draws for each of the first observations; each score is saved in the folder at once."""
     done = folder / "scores.json"
-    scores = read_json(done) if done.exists() else []
+    scores: list[float] = read_json(done) if done.exists() else []
     for i in range(len(scores) + 1, len(samples) + 1):
         reference = task.reference_posterior(task.observation(i), draws, np.random.default_rng([seed, i]))
         scores.append(ps.metrics.c2st(samples[i - 1], reference))
@@ -91,7 +98,7 @@ def measure(
     task = ps.tasks.get(task_name)
     folder = RUNS / f"{task_name}-{simulations}-{seed}-{method.replace(' ', '-')}-{observations}x{draws}"
     samples, cost = draw(method, task, simulations, seed, draws, observations, folder)
-    scores = told_apart(task, samples, draws, seed, folder, f"{task_name} {simulations} {method}, seed {seed}")
+    scores = c2st_scores(task, samples, draws, seed, folder, f"{task_name} {simulations} {method}, seed {seed}")
     return {
         "task": task_name,
         "method": method,
@@ -119,7 +126,10 @@ def read(path: Path = RESULTS / "accuracy.csv") -> list[dict[str, str]]:
 
 def write(rows: list[dict[str, str]]) -> None:
     RESULTS.mkdir(exist_ok=True)
-    rows = sorted(rows, key=lambda row: (row["task"], int(row["simulations"]), place(row), int(row["seed"])))
+    rows = sorted(
+        rows,
+        key=lambda row: (row["task"], int(row["simulations"]), METHODS.index(row["method"]), int(row["seed"])),
+    )
     with (RESULTS / "accuracy.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
@@ -129,46 +139,43 @@ def write(rows: list[dict[str, str]]) -> None:
     README.write_text(before + brief(rows) + after)
 
 
-def place(row: dict[str, str]) -> int:
-    return METHODS.index(row["method"])
-
-
 def table(rows: list[dict[str, str]]) -> str:
     """The results as Markdown, beside the published figures."""
     columns = ["task", "simulations", "method", "seed", "C2ST", "training", "10,000 draws", *PUBLISHED, "difference"]
     lines = [
         "# Accuracy",
         "",
-        "Mean C2ST over the observations of each task (in brackets the standard deviation over them): .5 is perfect, 1",
-        "is told apart every time. `default` is `ps.fit` as it is, `one pass` is `steps=1`; sbi's methods were trained",
-        "here with their own defaults. The last columns are published figures ([sources](../published_c2st.csv)) and",
-        "the difference to the best of them. Written by `python -m benchmarks.accuracy`.",
+        "Mean C2ST over the observations of each task, and in brackets the standard deviation over them. 0.5:",
+        "indistinguishable from the true posterior; 1.0: always distinguished. `default` is `ps.fit` as it is, `one",
+        "pass` has `refinement_steps=1`; sbi's methods were trained here with their own defaults. The last columns are",
+        "published figures ([sources](../published_c2st.csv)) and the difference to the best of them. Written by",
+        "`python -m benchmarks.accuracy`.",
         "",
         f"| {' | '.join(columns)} |",
         "|" + "---|" * len(columns),
     ]
     published = read(HERE / "published_c2st.csv")
     for row in rows:
-        known = {
+        figures = {
             other["method"]: float(other["c2st"])
             for other in published
             if (other["task"], other["simulations"]) == (row["task"], row["simulations"])
         }
-        best = f"{float(row['c2st']) - min(known.values()):+.3f}" if known else ""
+        best = f"{float(row['c2st']) - min(figures.values()):+.3f}" if figures else ""
         lines.append(
             f"| {row['task']} | {int(row['simulations']):,} | {row['method']} | {row['seed']} "
             f"| **{float(row['c2st']):.3f}** ({float(row['c2st_sd']):.3f}) | {float(row['train_seconds']):.0f} s "
             f"| {float(row['sample_seconds']) * 10_000 / int(row['draws']):.2f} s "
-            f"| {' | '.join(f'{known[name]:.3f}' if name in known else '' for name in PUBLISHED)} | {best} |"
+            f"| {' | '.join(f'{figures[name]:.3f}' if name in figures else '' for name in PUBLISHED)} | {best} |"
         )
     machines = sorted({row["machine"] for row in rows})
     dates = sorted({row["date"] for row in rows})
-    made = f"Machine: {'; '.join(machines)}, one thread, often with the other core busy. Dates: {', '.join(dates)}."
-    return "\n".join([*lines, "", made, ""])
+    note = f"Machine: {'; '.join(machines)}, one thread, often with the other core busy. Dates: {', '.join(dates)}."
+    return "\n".join([*lines, "", note, ""])
 
 
 def between(text: str, name: str) -> list[str]:
-    """A page up to the marks of this name, what stands between them, and the rest."""
+    """A page up to the markers of this name, the text between them, and the rest."""
     first, last = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     before, rest = text.split(first)
     middle, after = rest.split(last)
@@ -177,19 +184,19 @@ def between(text: str, name: str) -> list[str]:
 
 def brief(rows: list[dict[str, str]]) -> str:
     """The README's table: seed 0 of the defaults beside sbi's methods trained here, and published figures."""
-    live, quoted = list(PEERS), [name for name in PUBLISHED if name != "GATSBI"]
-    columns = ["task", "simulations", "propersbi", "training", *(f"{name}, here" for name in live), *quoted]
+    peers, others = list(PEERS), [name for name in PUBLISHED if name != "GATSBI"]
+    columns = ["task", "simulations", "propersbi", "training", *(f"{name}, here" for name in peers), *others]
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    found = {(row["task"], row["simulations"], row["method"]): row for row in rows if row["seed"] == "0"}
-    known = {(row["task"], row["simulations"], row["method"]): row for row in read(HERE / "published_c2st.csv")}
-    for (task, simulations, method), row in found.items():
+    measured = {(row["task"], row["simulations"], row["method"]): row for row in rows if row["seed"] == "0"}
+    published = {(row["task"], row["simulations"], row["method"]): row for row in read(HERE / "published_c2st.csv")}
+    for (task, simulations, method), row in measured.items():
         if method == "default":
-            cells = [found.get((task, simulations, name)) for name in live]
-            cells += [known.get((task, simulations, name)) for name in quoted]
+            cells = [measured.get((task, simulations, name)) for name in peers]
+            cells += [published.get((task, simulations, name)) for name in others]
             figures = [f"{float(cell['c2st']):.3f}".removeprefix("0") if cell else "" for cell in (row, *cells)]
             seconds = f"{float(row['train_seconds']):.0f} s"
-            shown = [task, f"{int(simulations):,}", f"**{figures[0]}**", seconds, *figures[1:]]
-            lines.append(f"| {' | '.join(shown)} |")
+            columns = [task, f"{int(simulations):,}", f"**{figures[0]}**", seconds, *figures[1:]]
+            lines.append(f"| {' | '.join(columns)} |")
     return "\n".join([*lines, ""])
 
 

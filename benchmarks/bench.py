@@ -2,7 +2,7 @@
 
 A specification (``specs/*.toml``) is a table of the paper: task x method x simulations x m x seeds. Every combination
 is a *cell*, measured in a folder of its own by a process of its own (:mod:`benchmarks.cells`); what is finished is
-never measured again. A cell is known by its settings: change them, and it is another cell.
+never measured again. A cell is identified by its settings: with other settings it is another cell.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from propersbi import tasks
 from propersbi.storage.files import read_json, write_text
 from propersbi.types import InputError
 
-__all__ = ["Cell", "Spec", "chosen", "collect", "finished", "read_rows", "read_spec", "spec_names"]
+__all__ = ["Cell", "Spec", "choose_cells", "collect", "is_finished", "lock", "read_rows", "read_spec", "spec_names"]
 
 HERE = Path(__file__).parent
 SPECS, RUNS, RESULTS = HERE / "specs", HERE / "runs" / "bench", HERE / "results"
@@ -46,15 +46,15 @@ class Cell:
         spec: The specification it belongs to.
         family: ``"paper"`` trains as the paper did, ``"ours"`` by ``ps.fit``.
         task: The benchmark problem.
-        method: The name of the method, and how it is made (``rule`` or ``gan``).
+        method: The name of the method, and what it trains with (``rule`` or ``gan``).
         m: Draws per pair in training.
         n: Simulations of the paper's cell; ``simulations`` are taken, fewer under a budget.
-        seed: Of everything.
+        seed: Of all random numbers.
         metrics: What to measure.
         training: How to train.
         evaluation: Observations, draws and pairs to measure on.
-        seconds: The time this cell may take; ``None`` is as long as it takes.
-        changed: Names of the settings that were changed for that.
+        seconds: The time this cell may take; ``None`` is no limit.
+        changed: Names of the settings that were reduced to fit that time.
     """
 
     spec: str
@@ -78,7 +78,7 @@ class Cell:
 
     @property
     def settings(self) -> str:
-        """A short name for everything that decides the result."""
+        """A short name for everything that determines the result."""
         content = {key: value for key, value in asdict(self).items() if key != "spec"}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
@@ -88,7 +88,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Spec:
-    """A specification as it was read; ``parts`` are the specifications a figure is drawn from, ``only`` its cells."""
+    """A specification as it was read; ``parts`` are the specifications that a figure is plotted from."""
 
     name: str
     content: dict[str, Any]
@@ -96,7 +96,7 @@ class Spec:
 
     @property
     def only(self) -> str:
-        """What the names of a figure's cells hold."""
+        """The text that the names of a figure's cells contain."""
         return str(self.content.get("figure", {}).get("only", ""))
 
     def cells(self) -> list[Cell]:
@@ -121,7 +121,7 @@ class Spec:
         ]
 
     def within(self, seconds: float) -> list[Cell]:
-        """The same cells with so much time for each, and with the smaller numbers of ``[reduced]`` in place."""
+        """The same cells with a time limit each, and with the smaller numbers of ``[reduced]``."""
         if self.parts:
             return [cell for part in self.parts for cell in part.within(seconds) if self.only in cell.name]
         smaller = self.content.get("reduced", {})
@@ -139,17 +139,17 @@ class Spec:
         ]
 
 
-def chosen(
+def choose_cells(
     spec: Spec, only: str, *, seconds: float | None, workers: int, results: Path = RESULTS, runs: Path = RUNS
 ) -> list[Cell]:
-    """The cells whose name holds a text; in so much time, those that are not yet measured in full get equal shares."""
+    """The cells whose name contains a text; those not yet measured in full share a time limit equally."""
     whole = [cell for cell in spec.cells() if only in cell.name]
     if not whole:
         raise InputError(f"No cell of '{spec.name}' has '{only}' in its name.")
     if seconds is None:
         return whole
     small = {cell.name: cell for cell in spec.within(seconds * workers / len(whole))}
-    return [cell if finished(cell, results, runs) else small[cell.name] for cell in whole]
+    return [cell if is_finished(cell, results, runs) else small[cell.name] for cell in whole]
 
 
 def spec_names() -> list[str]:
@@ -182,7 +182,7 @@ def _check(name: str, spec: dict[str, Any]) -> None:
     if spec["family"] not in FAMILIES:
         raise InputError(f"'family' must be one of {', '.join(FAMILIES)}, got '{spec['family']}'.")
     if spec["task"] not in tasks.names():
-        tasks.get(spec["task"])  # says which there are
+        tasks.get(spec["task"])  # raises, with the names there are
     for metric in spec["metrics"]:
         if metric not in METRICS:
             raise InputError(f"There is no metric '{metric}': choose of {', '.join(METRICS)}.")
@@ -203,8 +203,8 @@ def _refuse_unknown(content: Mapping[str, Any], known: set[str], what: str) -> N
             raise InputError(f"{what} has an unknown key '{key}': there are {', '.join(sorted(known))}.")
 
 
-def finished(cell: Cell, results: Path, runs: Path) -> bool:
-    """Whether a cell is measured: in its folder, or by somebody else in the committed results."""
+def is_finished(cell: Cell, results: Path, runs: Path) -> bool:
+    """Whether a cell is measured: in its folder here, or elsewhere with its rows in the committed results."""
     if (cell.folder(runs) / "result.json").exists():
         return True
     key = (cell.spec, cell.name, cell.settings)
@@ -212,14 +212,14 @@ def finished(cell: Cell, results: Path, runs: Path) -> bool:
 
 
 def collect(cells: list[Cell], results: Path, runs: Path) -> list[dict[str, str]]:
-    """Put what is finished of these cells into the table of all results, whole or not at all."""
-    with locked(runs / "table.lock"):  # another run may be writing its own cells
+    """Add those of these cells that are finished to the table of all results, in one atomic write."""
+    with lock(runs / "table.lock"):  # another run may be writing its own cells
         rows = {_key(row): row for row in read_rows(results / "bench.csv")}
         for cell in cells:
             done = cell.folder(runs) / "result.json"
             if done.exists():
                 rows |= {_key(row): row for row in _rows(cell, read_json(done))}
-        ordered = sorted(rows.values(), key=_place)
+        ordered = sorted(rows.values(), key=_order)
         text = io.StringIO()
         writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
         writer.writeheader()
@@ -240,7 +240,7 @@ def _key(row: dict[str, str]) -> tuple[str, ...]:
     return tuple(row[name] for name in ("spec", "cell", "settings", "metric"))
 
 
-def _place(row: dict[str, str]) -> tuple[Any, ...]:
+def _order(row: dict[str, str]) -> tuple[Any, ...]:
     return row["spec"], int(row["n"]), row["method"], int(row["m"]), int(row["seed"]), row["settings"], row["metric"]
 
 
@@ -252,8 +252,8 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """One process at a time; the system lets go of a lock when its holder dies."""
+def lock(path: Path) -> Iterator[None]:
+    """One process at a time; the system releases the lock of a process that dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

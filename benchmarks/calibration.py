@@ -2,8 +2,8 @@
 
     python -m benchmarks.calibration --tasks two_moons slcp --simulations 10000 100000
 
-Trains what ``benchmarks/runs`` does not hold, as :mod:`benchmarks.accuracy` does, and writes
-``results/calibration.md``. The true posterior is measured on the same pairs: what it is charged with is their luck.
+Trains what is not in ``benchmarks/runs``, as :mod:`benchmarks.accuracy` does, and writes ``results/calibration.md``.
+The true posterior is measured on the same pairs: its deviations are due to chance alone.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ import numpy as np
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, machine
+from propersbi.diagnostics import Diagnostics
 from propersbi.metrics.calibration import ecdf_band
+from propersbi.posterior import Posterior
+from propersbi.tasks.task import Task
 
 PAIRS, DRAWS, SEED = 1000, 500, 0
 
 
-class Exact:
-    """The true posterior of a task, as far as its reference sampler is."""
+class ReferencePosterior:
+    """The true posterior of a task, drawn by its reference sampler."""
 
-    def __init__(self, task: Any) -> None:
+    def __init__(self, task: Task) -> None:
         self.task, self.rng = task, np.random.default_rng(SEED)
 
     def sample_batched(self, shape: tuple[int], x: Any, **_: Any) -> np.ndarray:
@@ -32,28 +35,29 @@ class Exact:
         return np.stack(rows, 1)
 
 
-def trained(task: Any, name: str, simulations: int) -> ps.Posterior:
+def train(task: Task, name: str, simulations: int) -> Posterior:
+    """The posterior of the accuracy benchmark."""
     sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED)
     folder = RUNS / f"{name}-{simulations}-{SEED}-default-10x10000"
     return ps.fit(sims.theta, sims.x, prior=task.prior, seed=SEED, folder=folder)
 
 
-def measure(name: str, simulations: int | None) -> ps.Diagnostics:
-    """Of the posterior trained on so many simulations; ``None`` is the true one."""
+def measure(name: str, simulations: int | None) -> Diagnostics:
+    """Diagnostics of the posterior trained on so many simulations; ``None`` is the true posterior."""
     task = ps.tasks.get(name)
-    posterior: Any = Exact(task) if simulations is None else trained(task, name, simulations)
+    posterior: Any = ReferencePosterior(task) if simulations is None else train(task, name, simulations)
     test = ps.simulate(task.prior, task.simulate, PAIRS, seed=1000 + SEED)
-    return ps.diagnose(posterior, test.theta, test.x, draws=DRAWS, seed=SEED)
+    return ps.diagnose(posterior, test.theta, test.x, num_samples=DRAWS, seed=SEED)
 
 
 def outside(ranks: np.ndarray) -> np.ndarray:
     """By how much the line of each parameter's ranks leaves the 99 % band at most; 0 if it stays inside."""
     levels, low, high = ecdf_band(len(ranks))
     line = (ranks[:, None] < levels[:, None] * (DRAWS + 1)).mean(0)  # (levels, parameters)
-    return np.maximum(np.maximum(low[:, None] - line, line - high[:, None]), 0).max(0)
+    return np.asarray(np.maximum(np.maximum(low[:, None] - line, line - high[:, None]), 0).max(0))
 
 
-def row(name: str, simulations: int | None, result: Any) -> str:
+def row(name: str, simulations: int | None, result: Diagnostics) -> str:
     error, excess = result.parameters["calibration_error"], outside(result.arrays["ranks"])
     inside = "all" if not excess.any() else f"{np.sum(excess == 0)} of {len(excess)} (beyond by {excess.max():.3f})"
     which = "true posterior" if simulations is None else f"{simulations:,}"
@@ -72,10 +76,10 @@ def main() -> None:
     lines = [
         "# Calibration",
         "",
-        f"{PAIRS} fresh pairs, {DRAWS} draws each, seed {SEED}, everything by default: the calibration error (mean and",
-        "per parameter), whether the lines of the SBC ranks stay inside their 99 % band, the p-value of each line and",
-        "how often 90 % intervals hold the truth. What the true posterior is charged with is the luck of these pairs.",
-        "Written by `python -m benchmarks.calibration`.",
+        f"{PAIRS} fresh pairs, {DRAWS} draws each, seed {SEED}, all defaults: the calibration error (mean and per",
+        "parameter), whether the lines of the SBC ranks stay inside their 99 % band, the p-value of each line and the",
+        "coverage of 90 % intervals. The deviations of the true posterior are due to chance alone. Written by",
+        "`python -m benchmarks.calibration`.",
         "",
         "| task | simulations | calibration error | per parameter | inside the band | SBC p | 90 % coverage |",
         "|---|---|---|---|---|---|---|",

@@ -1,12 +1,12 @@
-"""The noisy camera: how well sharp images are drawn from blurred ones, and with how much training.
+"""The noisy camera: how well sharp images are inferred from blurred ones, and with how much training.
 
-    python -m benchmarks.camera --minutes 60       the whole run: results/camera.md and docs/figures/camera.png
-    python -m benchmarks.camera --trials           what was compared, few steps each: results/camera_trials.md
+    python -m benchmarks.camera --minutes 60       the main run: results/camera.md and docs/figures/camera.png
+    python -m benchmarks.camera --trials           settings compared with few steps each: results/camera_trials.md
 
-Letters and digits drawn from fonts, or EMNIST if ``PROPERSBI_EMNIST`` names its folder. Errors are those of the
-posterior mean on fresh images. The calibration error is the median over levels of |coverage - level|, where the truth
-among equal draws has a random rank: most pixels are black in truth and in all draws. It is averaged over pixels that
-are not always the same; and, stricter, over pairs of image and pixel about which the posterior is not certain.
+Images are letters and digits from fonts, or EMNIST if ``PROPERSBI_EMNIST`` names its folder. Errors are those of the
+posterior mean on fresh images. The calibration error is the median over levels of |coverage - level|; a true value that
+equals several draws gets a random rank among them, since most pixels are black in truth and in all draws. It is averaged
+over the pixels that vary; and, more strictly, over pairs of image and pixel where the posterior is uncertain.
 """
 
 from __future__ import annotations
@@ -22,22 +22,29 @@ import numpy as np
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, machine
+from benchmarks.paper.gatsbi import AdversarialMaker
 from propersbi.metrics.calibration import sbc_ranks
-from propersbi.networks import PaperCamera, PaperImageCritic, UNetGenerator
+from propersbi.networks import UNetGenerator
+from propersbi.posterior import Posterior
+from propersbi.recipes import Factory
+from propersbi.simulation import Simulations
+from propersbi.training.divergences import JensenShannon
 
 SEED, DRAWS, COLUMNS = 0, 100, 10
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 LEVELS = np.linspace(0.02, 0.98, 49)
 NOISE = (1e-6, 1e-5, 1e-4, 1e-3)  # on data between 0 and 1
-UNSURE = 0.01  # standard deviation of the draws of a pixel
+UNCERTAIN = 0.01  # the standard deviation of the draws of a pixel above which it is uncertain
 
 ENERGY = ps.EnergyScore()
 PATCHES = {"energy 8/5": ps.Patched(ENERGY, size=8, step=5), "energy 14/7": ps.Patched(ENERGY, size=14, step=7)}
+PAPER = Factory("PaperCamera")
+GAN = {**ps.Adversarial.settings, "objective": AdversarialMaker(Factory("PaperImageCritic"), JensenShannon())}
 TRIALS: dict[str, dict[str, Any]] = {
     "untrained, the regression alone": {"max_steps": 1},
     "default": {},
-    "m = 10": {"m": 10},
-    "m = 3": {"m": 3},
+    "m = 10": {"draws": 10},
+    "m = 3": {"draws": 3},
     "beta = 1": {"rule": ENERGY},
     "kernel": {"rule": ps.KernelScore()},
     **{name: {"rule": rule} for name, rule in PATCHES.items()},
@@ -45,63 +52,59 @@ TRIALS: dict[str, dict[str, Any]] = {
     "finest ridge 1e-10": {"network": partial(UNetGenerator, finest=1e-10)},
     "without the regression": {"network": partial(UNetGenerator, regression=False)},
     "without it, energy 8/5": {"network": partial(UNetGenerator, regression=False), "rule": PATCHES["energy 8/5"]},
-    "four steps": {"network": UNetGenerator, "steps": 4},
-    "paper's network": {"network": PaperCamera, "rule": ENERGY, "batch_size": 100},
-    "paper's network, energy 8/5": {"network": PaperCamera, "rule": PATCHES["energy 8/5"], "batch_size": 100},
-    "GAN": {"objective": partial(ps.Adversarial, critic=PaperImageCritic((28, 28), (28, 28)))},
-    "paper's GAN": {
-        "network": PaperCamera,
-        "batch_size": 100,
-        "objective": partial(ps.Adversarial, critic=PaperImageCritic((28, 28), (28, 28))),
-    },
+    "four steps": {"network": UNetGenerator, "refinement_steps": 4},
+    "paper's network": {"network": PAPER, "rule": ENERGY, "batch_size": 100},
+    "paper's network, energy 8/5": {"network": PAPER, "rule": PATCHES["energy 8/5"], "batch_size": 100},
+    "GAN": GAN,
+    "paper's GAN": {**GAN, "network": PAPER, "batch_size": 100},
 }
 
 
-def pairs(n: int, fresh: int) -> tuple[Any, Any]:
-    """Training pairs, and fresh ones of images that are not among them."""
+def pairs(n: int, fresh: int) -> tuple[Simulations, Simulations]:
+    """Training pairs, and test pairs of images that are not among them."""
     task = ps.tasks.get("camera")
     train = ps.simulate(task.prior, task.simulate, n, seed=SEED)
     return train, ps.simulate(task.test_prior, task.simulate, fresh, seed=SEED + 1, group="test")
 
 
-def fitted(train: Any, seconds: float | None, **options: Any) -> ps.Posterior:
+def train_camera(pairs: Simulations, seconds: float | None, **options: Any) -> Posterior:
+    """A posterior trained by the defaults but for the options."""
     return ps.fit(
-        train.theta,
-        train.x,
+        pairs.theta,
+        pairs.x,
         prior=ps.tasks.get("camera").prior,
         seed=SEED,
         time_limit=seconds,
-        **{"max_steps": 10**6, "patience": None, **options},
+        **{"max_steps": 10**6, "stopping": (), **options},
     )
 
 
-def measure(posterior: ps.Posterior, test: Any, draws: int = DRAWS) -> dict[str, float]:
-    """Errors and calibration, of so many images at a time as memory holds."""
+def measure(posterior: Posterior, test: Simulations, draws: int = DRAWS) -> dict[str, float]:
+    """Errors and calibration, a hundred images at a time."""
     theta = np.asarray(test.theta)
-    started, square, ranks, unsure = time.monotonic(), 0.0, [], []
+    started, square, ranks, uncertain = time.monotonic(), 0.0, [], []
     for rows in np.array_split(np.arange(len(theta)), -(-len(theta) // 100)):
         samples = posterior.sample_batched((draws,), x=test.x[rows], seed=int(rows[0]), show_progress_bars=False)
         flat = samples.numpy().reshape(draws, len(rows), -1)
         square += ((flat.mean(0, dtype=float) - theta[rows].reshape(len(rows), -1)) ** 2).sum()
         ranks.append(sbc_ranks(flat, theta[rows].reshape(len(rows), -1), seed=int(rows[0])))
-        unsure.append(flat.std(0) > UNSURE)
-    place = (np.concatenate(ranks) + 0.5) / (draws + 1)
-    held = np.abs(2 * place - 1)
+        uncertain.append(flat.std(0) > UNCERTAIN)
+    level = np.abs(2 * (np.concatenate(ranks) + 0.5) / (draws + 1) - 1)  # of the central interval that ends at the truth
     varies = np.ptp(theta.reshape(len(theta), -1), axis=0) > 0
-    by_pixel = np.stack([(held[:, varies] <= level).mean(0) for level in LEVELS])
-    doubt = held[np.concatenate(unsure)]
-    together = np.array([(doubt <= level).mean() for level in LEVELS])
+    by_pixel = np.stack([(level[:, varies] <= bound).mean(0) for bound in LEVELS])
+    selected = level[np.concatenate(uncertain)]
+    pooled = np.array([(selected <= bound).mean() for bound in LEVELS])
     return {
         "rmse": float(np.sqrt(square / theta.size)),
         "calibration": float(np.median(np.abs(by_pixel - LEVELS[:, None]), 0).mean()),
-        "unsure": float(np.median(np.abs(together - LEVELS))),
-        "coverage": float((doubt <= 0.9).mean()),
-        "doubtful": len(doubt) / held.size,
+        "uncertain": float(np.median(np.abs(pooled - LEVELS))),
+        "coverage": float((selected <= 0.9).mean()),
+        "uncertain_share": len(selected) / level.size,
         "ms": 1000 * (time.monotonic() - started) / (draws * len(theta)),
     }
 
 
-def picture(posteriors: dict[str, ps.Posterior], test: Any, path: Path, shown: int) -> None:
+def plot(posteriors: dict[str, Posterior], test: Simulations, path: Path, num_samples: int) -> None:
     """Truth, observation, and the posterior of each method for the first test images."""
     samples = {
         name: posterior.sample_batched((DRAWS,), x=test.x[:COLUMNS], seed=SEED, show_progress_bars=False).numpy()
@@ -109,51 +112,51 @@ def picture(posteriors: dict[str, ps.Posterior], test: Any, path: Path, shown: i
     }
     theta, x = np.asarray(test.theta)[:COLUMNS], np.asarray(test.x)[:COLUMNS]
     path.parent.mkdir(exist_ok=True)
-    ps.plots.images(theta, x, samples, draws=shown).savefig(path, dpi=130)
+    ps.plots.images(theta, x, samples, num_samples=num_samples).savefig(path, dpi=130)
 
 
-def disturbed(test: Any, noise: float) -> Any:
-    """Some of the test pairs with a little noise on the data that no training pair had."""
+def add_noise(test: Simulations, noise: float) -> Simulations:
+    """Some of the test pairs, with noise added to the data that no training pair had."""
     theta, x = np.asarray(test.theta)[:200], np.asarray(test.x)[:200]
-    return ps.Simulations(theta, x + np.random.default_rng(SEED).normal(0, noise, x.shape).astype(np.float32))
+    return Simulations(theta, x + np.random.default_rng(SEED).normal(0, noise, x.shape).astype(np.float32))
 
 
 HEAD = "| | training s | steps | RMSE | calibration error | on uncertain pixels | 90 % coverage there | ms per draw |"
 
 
-def row(name: str, posterior: ps.Posterior, found: dict[str, float]) -> str:
+def row(name: str, posterior: Posterior, found: dict[str, float]) -> str:
     return (
         f"| {name} | {posterior.info['seconds']:.0f} | {posterior.info['steps']} | **{found['rmse']:.4f}** "
-        f"| {found['calibration']:.3f} | {found['unsure']:.3f} | {found['coverage']:.3f} | {found['ms']:.1f} |"
+        f"| {found['calibration']:.3f} | {found['uncertain']:.3f} | {found['coverage']:.3f} | {found['ms']:.1f} |"
     )
 
 
-def whole_run(options: argparse.Namespace) -> None:
+def main_run(options: argparse.Namespace) -> None:
     train, test = pairs(options.simulations, 1000)
     network = partial(UNetGenerator, finest=options.finest)
-    posterior = fitted(train, 60 * options.minutes, folder=options.folder, network=network)
+    posterior = train_camera(train, 60 * options.minutes, folder=options.folder, network=network)
     found = measure(posterior, test)
     lines = [
         "# The noisy camera",
         "",
         f"{options.simulations:,} simulations, {options.minutes:g} minutes of training on one thread, seed {SEED};",
         f"1 000 fresh images, {DRAWS} draws each. By `python -m benchmarks.camera --minutes {options.minutes:g}",
-        f"--simulations {options.simulations} --finest {options.finest:g}`; what the columns are is said there.",
+        f"--simulations {options.simulations} --finest {options.finest:g}`, where the columns are explained.",
         "",
         HEAD,
         "|---" * 8 + "|",
         row("fresh images", posterior, found),
         *(
             row(
-                f"some of them, data disturbed by noise of {noise:g}",
+                f"200 of them, noise of {noise:g} added to the data",
                 posterior,
-                measure(posterior, disturbed(test, noise)),
+                measure(posterior, add_noise(test, noise)),
             )
             for noise in NOISE
         ),
         "",
-        f"{100 * found['doubtful']:.0f} % of the pixels are uncertain: the standard deviation of their draws exceeds",
-        f"{UNSURE}. Published on EMNIST, after hours of training and with test images among the training images:",
+        f"{100 * found['uncertain_share']:.0f} % of the pixels are uncertain: the standard deviation of their draws exceeds",
+        f"{UNCERTAIN}. Published on EMNIST, after hours of training and with test images among the training images:",
         "RMSE .063 for the energy score with patches 8/5, .078 without, .25 for the GAN; calibration error .36, .36",
         "and .50, where ties count as misses.",
         "",
@@ -162,7 +165,7 @@ def whole_run(options: argparse.Namespace) -> None:
     ]
     (RESULTS / "camera.md").write_text("\n".join(lines))
     print("\n".join(lines))
-    picture({"posterior": posterior}, test, FIGURES / "camera.png", 2)
+    plot({"posterior": posterior}, test, FIGURES / "camera.png", 2)
 
 
 def trials(options: argparse.Namespace) -> None:
@@ -171,14 +174,14 @@ def trials(options: argparse.Namespace) -> None:
     for name in options.only or list(TRIALS):
         short = name.replace(" ", "").replace("/", "-")
         place = RUNS / "camera-trials" / f"{short}-{options.simulations}-{options.steps}"
-        posteriors[name] = fitted(train, None, max_steps=options.steps, folder=place, **TRIALS[name])
+        posteriors[name] = train_camera(train, None, max_steps=options.steps, folder=place, **TRIALS[name])
         lines.append(row(name, posteriors[name], measure(posteriors[name], test)))
         print(lines[-1], flush=True)
     text = [
-        "# What was tried on the noisy camera",
+        "# Trials on the noisy camera",
         "",
-        f"{options.simulations:,} simulations, {options.steps} steps of training each on one thread of a busy",
-        f"machine, seed {SEED}; 200 fresh images, {DRAWS} draws each. By `python -m benchmarks.camera --trials`.",
+        f"{options.simulations:,} simulations, {options.steps} training steps each on one thread of a busy machine,",
+        f"seed {SEED}; 200 fresh images, {DRAWS} draws each. By `python -m benchmarks.camera --trials`.",
         f"Machine: {machine()}. Date: {date.today().isoformat()}.",
         "",
         HEAD,
@@ -186,20 +189,20 @@ def trials(options: argparse.Namespace) -> None:
         *lines,
     ]
     (RESULTS / "camera_trials.md").write_text("\n".join(text) + "\n")
-    picture(posteriors, test, FIGURES / "camera_methods.png", 0)
+    plot(posteriors, test, FIGURES / "camera_methods.png", 0)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=60.0, help="of training")
+    parser.add_argument("--minutes", type=float, default=60.0, help="training time")
     parser.add_argument("--simulations", type=int, default=50_000)
-    parser.add_argument("--finest", type=float, default=1e-6, help="weakest ridge of the regression")
-    parser.add_argument("--folder", type=Path, help="where to keep the run, to continue it")
+    parser.add_argument("--finest", type=float, default=1e-6, help="the weakest ridge of the regression")
+    parser.add_argument("--folder", type=Path, help="where to keep the run, so that it can continue")
     parser.add_argument("--trials", action="store_true", help="compare settings instead")
-    parser.add_argument("--steps", type=int, default=150, help="of training of each trial")
+    parser.add_argument("--steps", type=int, default=150, help="training steps of each trial")
     parser.add_argument("--only", nargs="+", choices=list(TRIALS), help="these trials")
     options = parser.parse_args()
-    trials(options) if options.trials else whole_run(options)
+    trials(options) if options.trials else main_run(options)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python -m benchmarks.collapse --seconds 120
 
-Two problems: a posterior with two modes, and Two Moons. One generator that draws in one pass is trained by games and by
-the energy score for equally long; a flow with the log score and the default (eight steps) stand beside them. How many
-modes are covered, how well calibrated the draws are (500 fresh pairs), how far they can be told from the true posterior
-(C2ST, three observations, 2 000 draws). Writes ``results/collapse.md`` and ``docs/figures/collapse.png``.
+Two problems: a posterior with two modes, and Two Moons. A generator that draws in one pass is trained adversarially and
+by the energy score for equally long; a flow with the log score and the default (eight steps) are added for comparison.
+Measured are the number of modes covered, the calibration (500 fresh pairs) and the C2ST against the true posterior
+(three observations, 2 000 draws). Writes ``results/collapse.md`` and ``docs/figures/collapse.png``.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from propersbi.networks import MLPGenerator
 
 SIMULATIONS, PAIRS, DRAWS, SEED = 10_000, 500, 2000, 0
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "collapse.png"
-GAN = {"network": MLPGenerator, "steps": 1}
+ONE_PASS = {"network": MLPGenerator, "refinement_steps": 1}
 METHODS: dict[str, dict[str, Any]] = {
-    "GAN (Jensen-Shannon)": {**GAN, "objective": partial(ps.Adversarial, critic_steps=5)},
+    "GAN (Jensen-Shannon)": {**ONE_PASS, "objective": partial(ps.Adversarial, critic_steps=5)},
     "GAN, non-saturating": {
-        **GAN,
-        "objective": partial(ps.Adversarial, game=JensenShannon(saturating=False), critic_steps=5),
+        **ONE_PASS,
+        "objective": partial(ps.Adversarial, divergence=JensenShannon(saturating=False), critic_steps=5),
     },
-    "Wasserstein GAN": {**GAN, "objective": partial(ps.Adversarial, game=Wasserstein(), critic_steps=5)},
-    "energy score, one pass": {**GAN},
+    "Wasserstein GAN": {**ONE_PASS, "objective": partial(ps.Adversarial, divergence=Wasserstein(), critic_steps=5)},
+    "energy score, one pass": ONE_PASS,
     "energy score, eight steps": {},
     "flow, log score": {"objective": ps.MaximumLikelihood},
 }
 
 
 class TwoModes:
-    """theta uniform on a square, x = (|theta_1|, theta_2) + noise: two bumps, one on either side."""
+    """theta uniform on a square, x = (|theta_1|, theta_2) + noise: two modes, one on either side of zero."""
 
     prior = ps.tasks.get("two_moons").prior  # the square (-1, 1)^2
     noise = 0.05
@@ -65,13 +65,14 @@ PROBLEMS: dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]] = {
     "two modes": (TwoModes(), lambda theta: theta[:, 0] > 0),
     "two moons": (ps.tasks.get("two_moons"), lambda theta: theta.sum(1) > 0),
 }
-"""The problem, and which of its two modes a parameter belongs to."""
+"""The problem, and a function that says which of its two modes a parameter belongs to."""
 
 
 def measure(problem: str, method: str, seconds: float) -> tuple[dict[str, Any], np.ndarray]:
+    """A row of the table, and the draws for the first observation."""
     task, mode = PROBLEMS[problem]
     sims = ps.simulate(task.prior, task.simulate, SIMULATIONS, seed=SEED)
-    train = partial(ps.fit, sims.theta, sims.x, prior=task.prior, seed=SEED, patience=None, **METHODS[method])
+    train = partial(ps.fit, sims.theta, sims.x, prior=task.prior, seed=SEED, stopping=(), **METHODS[method])
     pace = processor_seconds(lambda: train(max_steps=60)) - processor_seconds(lambda: train(max_steps=10))
     steps = round(seconds / pace * 50)
     started = time.process_time()
@@ -87,20 +88,20 @@ def measure(problem: str, method: str, seconds: float) -> tuple[dict[str, Any], 
         covered.append(modes_covered(samples, truth, mode))
     error = ps.metrics.calibration_error(draws, np.asarray(test.theta)).mean()
     row = {"steps": posterior.info["steps"], "seconds": used, "modes": np.mean(covered)}
-    row |= {"calibration": error, "c2st": np.mean(scores), "stopped": posterior.history["stopped"]}
+    row |= {"calibration": error, "c2st": np.mean(scores), "stopped": posterior.info["stopped"]}
     first = posterior.sample((DRAWS,), x=task.observation(1), seed=1, show_progress_bars=False).numpy()
     return row, first
 
 
 def processor_seconds(work: Callable[[], Any]) -> float:
-    """What work costs; unlike the time on a clock it hardly depends on what else the machine does."""
+    """Processor time, which, unlike wall-clock time, hardly depends on other work of the machine."""
     started = time.process_time()
     work()
     return time.process_time() - started
 
 
 def modes_covered(samples: np.ndarray, truth: np.ndarray, mode: Callable[[np.ndarray], np.ndarray]) -> int:
-    """How many of the two modes get half of their share of the draws, counting only draws where true ones lie."""
+    """How many of the two modes get at least half of their share of the draws, counting draws near true ones only."""
     half = len(truth) // 2
     reach = 3 * np.quantile(cdist(truth[:half], truth[half:]).min(1), 0.95)
     near = cdist(samples, truth).min(1) < reach
@@ -108,12 +109,12 @@ def modes_covered(samples: np.ndarray, truth: np.ndarray, mode: Callable[[np.nda
     return int((near & right).mean() > 0.5 * expected) + int((near & ~right).mean() > 0.5 * (1 - expected))
 
 
-def draw(pictures: dict[tuple[str, str], np.ndarray]) -> None:
-    """One panel for each problem and method: the draws over the true posterior."""
+def plot(samples_by_panel: dict[tuple[str, str], np.ndarray]) -> None:
+    """One panel per problem and method: the draws over the true posterior."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(len(PROBLEMS), len(METHODS), figsize=(2.4 * len(METHODS), 2.6 * len(PROBLEMS)))
-    for (problem, method), samples in pictures.items():
+    for (problem, method), samples in samples_by_panel.items():
         row, column = list(PROBLEMS).index(problem), list(METHODS).index(method)
         axis, task = axes[row, column], PROBLEMS[problem][0]
         truth = task.reference_posterior(task.observation(1), DRAWS, np.random.default_rng(1))
@@ -131,24 +132,24 @@ def draw(pictures: dict[tuple[str, str], np.ndarray]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=120.0, help="of processor time for training, each")
+    parser.add_argument("--seconds", type=float, default=120.0, help="processor time for training, each")
     options = parser.parse_args()
     lines = [
-        "# Games and scores",
+        "# Adversarial training and scores",
         "",
         f"{SIMULATIONS:,} simulations, {options.seconds:.0f} s of processor time on one thread each, seed {SEED}.",
-        "Modes covered: how many of the two modes get half of their share of the draws or more, counting draws that",
-        "lie where true ones do (within three times the distance between neighbours there; mean over three).",
+        "Modes covered: how many of the two modes get at least half of their share of the draws, counting draws near",
+        "true ones only (within three times the distance between neighbours there; mean over three observations).",
         "Calibration error on 500 fresh pairs, C2ST over three observations with 2 000 draws. By",
         "`python -m benchmarks.collapse`.",
         "",
         "| problem | trained by | seconds | steps | modes covered | calibration error | C2ST | stopped by |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    pictures = {}
+    samples = {}
     for problem in PROBLEMS:
         for method in METHODS:
-            row, pictures[problem, method] = measure(problem, method, options.seconds)
+            row, samples[problem, method] = measure(problem, method, options.seconds)
             lines.append(
                 f"| {problem} | {method} | {row['seconds']:.0f} | {row['steps']} | {row['modes']:.1f} of 2 "
                 f"| {row['calibration']:.3f} | **{row['c2st']:.3f}** | {row['stopped']} |"
@@ -156,7 +157,7 @@ def main() -> None:
             print(lines[-1], flush=True)
     lines += ["", f"Machine: {machine()}. Date: {date.today().isoformat()}.", ""]
     (RESULTS / "collapse.md").write_text("\n".join(lines))
-    draw(pictures)
+    plot(samples)
 
 
 if __name__ == "__main__":

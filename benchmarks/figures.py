@@ -1,6 +1,6 @@
 """Figures of the paper: a metric against the number of simulations, and the trained posteriors themselves.
 
-A specification with ``figure`` names tables as its ``panels`` and what to ``draw`` from them:
+A specification with ``figure`` names tables as its ``panels`` and what to ``draw`` of them:
 
 - ``lines``: a ``metric`` against the number of simulations, measured and published, a panel for each table;
 - ``pairs``: the posterior of an ``observation`` and the reference posterior, parameter against parameter;
@@ -8,7 +8,7 @@ A specification with ``figure`` names tables as its ``panels`` and what to ``dra
 - ``waves``: depths, and the waves over them, for each method;
 - ``images``: truth, observation and posterior of some images, for each method.
 
-All but the first take the posteriors of measured cells. ``only`` cells with that text in their names are drawn.
+All but the first take the posteriors of measured cells, ``only`` of those with that text in their names.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ import numpy as np
 
 import propersbi as ps
 from benchmarks.bench import HERE, RUNS, Cell, Spec, read_rows
-from benchmarks.cells import drawn, tested
-from benchmarks.rendering import NAMES, entry, published
+from benchmarks.cells import sample, sample_test_pairs
+from benchmarks.rendering import NAMES, Entry, entry, published_values
 from propersbi.metrics.calibration import sbc_ranks
 from propersbi.plots.style import PRIOR, SERIES, label, panels
+from propersbi.posterior import Posterior
 from propersbi.tasks import shallow_water
 from propersbi.types import InputError
 
-__all__ = ["draw", "lines", "trained"]
+__all__ = ["lines", "plot", "trained_posteriors"]
 
 STYLES = {3: ":", 5: "--", 10: "-.", 20: "-"}  # of m, as in the paper
 DRAWS, IMAGES, HISTOGRAMS = 100, 10, 8
-HOURS = (23, 70, 95)  # those the paper cuts out of its waves
+HOURS = (23, 70, 95)  # at which the paper shows sections of its waves
 
 
-def draw(spec: Spec, results: Path = HERE / "results", runs: Path = RUNS) -> list[Path]:
-    """Draw the figure, or several, of a specification with ``figure``; the paths of the pictures."""
+def plot(spec: Spec, results: Path = HERE / "results", runs: Path = RUNS) -> list[Path]:
+    """Plot the figures of a specification with ``figure``; the paths of the images."""
     if not spec.parts:
         raise InputError(f"'{spec.name}' is a table, not a figure: `python -m benchmarks table {spec.name}`.")
     kind = spec.content["figure"].get("draw", "lines")
@@ -50,8 +51,8 @@ def draw(spec: Spec, results: Path = HERE / "results", runs: Path = RUNS) -> lis
     return paths
 
 
-def trained(spec: Spec, runs: Path) -> Iterator[tuple[str, Cell, ps.Posterior]]:
-    """What a figure is drawn from: methods, cells and posteriors that are here, whole ones before reduced ones (†)."""
+def trained_posteriors(spec: Spec, runs: Path) -> Iterator[tuple[str, Cell, Posterior]]:
+    """Methods, cells and posteriors that were trained here, complete ones before reduced ones (†)."""
     found = False
     for cell in spec.cells():
         folders = [cell.folder(runs), *sorted((runs / cell.spec).glob(f"{cell.name}-*"))]
@@ -59,18 +60,18 @@ def trained(spec: Spec, runs: Path) -> Iterator[tuple[str, Cell, ps.Posterior]]:
         if ready:
             found = True
             mark = "" if ready[0] == cell.folder(runs) else " †"
-            yield cell.method["name"] + mark, cell, ps.Posterior.load(ready[0] / "posterior")
+            yield cell.method["name"] + mark, cell, Posterior.load(ready[0] / "posterior")
     if not found:
         raise InputError(f"No cell of '{spec.name}' was trained here yet: `python -m benchmarks run {spec.name}`.")
 
 
-def lines(spec: Spec, metric: str, results: Path) -> dict[tuple[str, int], list[Any]]:
+def lines(spec: Spec, metric: str, results: Path) -> dict[tuple[str, int], list[tuple[int, Entry]]]:
     """For every method and m, the entries at all numbers of simulations."""
-    rows, known = read_rows(results / "bench.csv"), published(spec)
-    found: dict[tuple[str, int], list[Any]] = {}
+    rows, published = read_rows(results / "bench.csv"), published_values(spec)
+    found: dict[tuple[str, int], list[tuple[int, Entry]]] = {}
     for cell in spec.cells():
         if cell.seed == spec.content["seeds"][0]:
-            found.setdefault((cell.method["name"], cell.m), []).append((cell.n, entry(cell, metric, rows, known)))
+            found.setdefault((cell.method["name"], cell.m), []).append((cell.n, entry(cell, metric, rows, published)))
     return found
 
 
@@ -90,13 +91,13 @@ def _lines(spec: Spec, results: Path, _runs: Path) -> Iterator[tuple[str, Any]]:
         one.set_xscale("log")
         label(one, x="simulations", y=NAMES[metric], title=part.content["task"])
     _legend(figure, axes)
-    said = "points: measured (hollow: some with less than the paper took); faint lines: published"
-    figure.supxlabel(said, fontsize=7.5, color=PRIOR)
+    caption = "points: measured (hollow: some with fewer steps or simulations); faint lines: published"
+    figure.supxlabel(caption, fontsize=7.5, color=PRIOR)
     yield spec.name, figure
 
 
 def _legend(figure: Any, axes: list[Any]) -> None:
-    """One for all panels, above them; every method once."""
+    """One legend above all panels, with every method once."""
     found: dict[str, Any] = {}
     for one in axes:
         found |= {text: handle for handle, text in zip(*one.get_legend_handles_labels(), strict=True)}
@@ -106,25 +107,25 @@ def _legend(figure: Any, axes: list[Any]) -> None:
 
 
 def _line(axes: Any, points: list[tuple[int, float | None]], colour: str, shape: str, **options: Any) -> None:
-    known = [(n, value) for n, value in points if value is not None]
-    if known:
-        axes.plot(*zip(*known, strict=True), color=colour, linestyle=shape, linewidth=1.4, **options)
+    present = [(n, value) for n, value in points if value is not None]
+    if present:
+        axes.plot(*zip(*present, strict=True), color=colour, linestyle=shape, linewidth=1.4, **options)
 
 
 def _pairs(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]:
     number = spec.content["figure"].get("observation", 1)
-    for _, cell, posterior in trained(spec, runs):
+    for _, cell, posterior in trained_posteriors(spec, runs):
         task = ps.tasks.get(cell.task)
         x = task.observation(number)
-        samples, inside = drawn(cell, task, posterior, x[None], cell.evaluation["draws"], number)
+        samples, inside = sample(cell, task, posterior, x[None], cell.evaluation["draws"], number)
         reference = task.reference_posterior(x, cell.evaluation["draws"], np.random.default_rng([cell.seed, number]))
         names = posterior.parameter_names
         yield f"{spec.name}-{cell.name}", ps.plots.corner(samples[:, 0][inside[:, 0]], reference=reference, names=names)
 
 
 def _ranks(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]:
-    for _, cell, posterior in trained(spec, runs):
-        samples, theta = tested(cell, ps.tasks.get(cell.task), posterior)
+    for _, cell, posterior in trained_posteriors(spec, runs):
+        samples, theta = sample_test_pairs(cell, ps.tasks.get(cell.task), posterior)
         ranks, name = sbc_ranks(samples, theta, seed=cell.seed), f"{spec.name}-{cell.name}"
         if theta.shape[1] <= HISTOGRAMS:
             yield name, ps.plots.ranks(ranks, len(samples), posterior.parameter_names)
@@ -134,8 +135,8 @@ def _ranks(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]:
 def _waves(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]:
     task = shallow_water.TASK
     depths = {"prior": task.prior.sample(DRAWS, np.random.default_rng(0))}
-    for name, cell, posterior in trained(spec, runs):
-        depths[name] = drawn(cell, task, posterior, task.observation(1)[None], DRAWS, 1)[0][:, 0]
+    for name, cell, posterior in trained_posteriors(spec, runs):
+        depths[name] = sample(cell, task, posterior, task.observation(1)[None], DRAWS, 1)[0][:, 0]
     truth = task.true_parameters(1)
     rows = {name: (depth, shallow_water.surface(depth)) for name, depth in depths.items()}
     yield spec.name, ps.plots.waves((truth, shallow_water.surface(truth[None])[0]), rows, times=HOURS)
@@ -145,9 +146,9 @@ def _images(spec: Spec, _results: Path, runs: Path) -> Iterator[tuple[str, Any]]
     task, samples = ps.tasks.get(spec.cells()[0].task), {}
     prior = task.test_prior or task.prior
     test = ps.simulate(prior, task.simulate, IMAGES, seed=0, group="figure", progress=False)
-    for name, cell, posterior in trained(spec, runs):
-        samples[name] = drawn(cell, task, posterior, np.asarray(test.x), DRAWS, 1)[0]
-    yield spec.name, ps.plots.images(np.asarray(test.theta), np.asarray(test.x), samples, draws=0)
+    for name, cell, posterior in trained_posteriors(spec, runs):
+        samples[name] = sample(cell, task, posterior, np.asarray(test.x), DRAWS, 1)[0]
+    yield spec.name, ps.plots.images(np.asarray(test.theta), np.asarray(test.x), samples, num_samples=0)
 
 
 KINDS: dict[str, Callable[[Spec, Path, Path], Iterator[tuple[str, Any]]]] = {

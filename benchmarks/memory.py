@@ -1,9 +1,9 @@
-"""How much memory training needs with simulations that are larger than it: 100 000 pairs of 20 000 numbers.
+"""How much memory training needs on simulations that do not fit in it: 100 000 pairs of 20 000 numbers.
 
     python -m benchmarks.memory --folder /a/disk/with/5/GB
 
-Writes a store of 4 GB in half precision (random numbers: it is about memory, not about learning), trains for some
-hundred steps on the data of all of it, and notes the largest memory the process ever had in ``results/memory.md``.
+Writes a store of 4 GB in half precision (random numbers: memory is measured, not learning), trains on it for some
+hundred steps, and writes the peak memory of the process to ``results/memory.md``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
     try:
         theta, x = fill(folder / "store").rows("train")
         started = time.monotonic()
-        posterior = ps.fit(theta, x, embedding=GridEmbedding(SHAPE), max_steps=options.steps, patience=None)
+        posterior = ps.fit(theta, x, embedding=GridEmbedding(SHAPE), max_steps=options.steps, stopping=())
         seconds = time.monotonic() - started
     finally:
         if options.folder is None:
@@ -60,7 +60,7 @@ def main() -> None:
         "|---|---|---|---|---|---|",
         f"| {ROWS:,} | {np.prod(SHAPE):,} | {facts}",
         "",
-        f"Half precision on disk, batches of {posterior.info['batch_size']}. The peak holds all of the process.",
+        f"Half precision on disk, batches of {posterior.info['batch_size']}. The peak is that of the whole process.",
         f"By `python -m benchmarks.memory`, seed {SEED}. Machine: {machine()}. Date: {date.today().isoformat()}.",
     ]
     (RESULTS / "memory.md").write_text("\n".join(lines) + "\n")

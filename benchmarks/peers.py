@@ -1,6 +1,6 @@
-"""The peers, run live: sbi's neural posterior estimation (spline flow) and neural posterior score estimation.
+"""The peers, run here: sbi's neural posterior estimation (spline flow) and neural posterior score estimation.
 
-They are the methods of the `sbi` package with its own defaults; `pip install propersbi[peers]` brings it.
+Both are the methods of the ``sbi`` package with its own defaults: ``pip install propersbi[peers]``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from propersbi.tasks.priors import Gaussian, LogNormal
+
 __all__ = ["PEERS", "Trained"]
 
 Trained = tuple[Callable[[np.ndarray, int], np.ndarray], float, int]
-"""What draws ``n`` samples for an observation, the seconds of training and its epochs."""
+"""A function that draws ``n`` samples for an observation, the seconds of training and the epochs."""
 
 
 def npe(prior: Any, theta: np.ndarray, x: np.ndarray, seed: int, **options: Any) -> Trained:
@@ -44,19 +46,19 @@ def _train(method: Any, theta: np.ndarray, x: np.ndarray, seed: int, **options: 
 
     def sample(observation: np.ndarray, n: int) -> np.ndarray:
         at = torch.as_tensor(observation).float()
-        return posterior.sample((n,), x=at, show_progress_bars=False).numpy()
+        return np.asarray(posterior.sample((n,), x=at, show_progress_bars=False))
 
     return sample, seconds, method.summary["epochs_trained"][-1]
 
 
 def _torch(prior: Any) -> Any:
-    """A prior of the tasks as the torch distribution that sbi wants."""
+    """A prior of the tasks as the torch distribution that sbi expects."""
     from sbi.utils import BoxUniform
 
-    if hasattr(prior, "covariance"):
+    if isinstance(prior, Gaussian):
         mean, covariance = (torch.as_tensor(value).float() for value in (prior.mean, prior.covariance))
         return torch.distributions.MultivariateNormal(mean, covariance)
-    if hasattr(prior, "loc"):
+    if isinstance(prior, LogNormal):
         loc, scale = (torch.as_tensor(value).float() for value in (prior.loc, prior.scale))
         return torch.distributions.Independent(torch.distributions.LogNormal(loc, scale), 1)
     return BoxUniform(torch.as_tensor(prior.lower).float(), torch.as_tensor(prior.upper).float())

@@ -1,9 +1,9 @@
-"""Are the tasks' posterior samplers those of sbibm? C2ST against its published reference samples.
+"""Do the tasks' posterior samplers agree with sbibm? C2ST against its published reference samples.
 
     python -m benchmarks.reference_samplers --data FOLDER
 
 ``FOLDER`` holds sbibm's files, ``FOLDER/<task>/num_observation_<i>/reference_posterior_samples.csv.bz2``.
-Equal laws give 0.5 up to noise of about 0.005. The table is written after each row; all tasks take about an hour.
+Equal distributions give 0.5 up to noise of about 0.005. The table is written after each row; all tasks take an hour.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def main() -> None:
 
 
 def compare(name: str, i: int, data: Path, seed: int) -> str:
-    """One row of the table: as many draws as published ones, told apart by a classifier."""
+    """One row of the table: a classifier between as many draws as published ones and those."""
     task, published = tasks.get(name), read_reference(data, name, i)
     start = time.perf_counter()
     draws = task.reference_posterior(task.observation(i), len(published), np.random.default_rng([seed, i]))
     seconds = time.perf_counter() - start
-    # The published draws are float32, and so must ours be: a classifier may not see the rounding.
+    # The published draws are float32, and so must ours be: a classifier could see the rounding.
     return f"| {name} | {i} | {c2st(draws.astype(np.float32), published):.4f} | {seconds:.2f} |"
 
 
@@ -64,7 +64,7 @@ def read_reference(data: Path, name: str, i: int) -> np.ndarray:
 def page(lines: list[str], seed: int) -> str:
     return (
         "# Posterior samplers against sbibm's reference samples\n\n"
-        "C2ST by sbibm's definition, 10 000 of our draws against 10 000 published ones; 0.5 is indistinguishable.\n\n"
+        "C2ST by sbibm's definition, 10 000 of our draws against 10 000 published ones; 0.5: indistinguishable.\n\n"
         + "\n".join(lines)
         + f"\n\nMade with `python -m benchmarks.reference_samplers --seed {seed}` on {date.today().isoformat()}, "
         f"{machine()}.\n"
@@ -72,7 +72,7 @@ def page(lines: list[str], seed: int) -> str:
 
 
 def machine() -> str:
-    """The processor and what it offers, for the record."""
+    """The processor and the versions, for the record."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():

@@ -1,6 +1,6 @@
 """Tables of results beside the published figures: as Markdown, LaTeX and HTML.
 
-A table with several numbers of simulations has a part for every metric, with the layout of the paper: a row for each
+A table with several numbers of simulations has one part per metric, with the layout of the paper: a row for each
 number, a column for each method and m. One with a single number has a row for each method and a column for each metric.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import html
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.bench import HERE, Cell, Spec, read_rows
 from propersbi.storage.files import write_text
 
-__all__ = ["Entry", "entry", "grids", "published", "write_tables"]
+__all__ = ["Entry", "entry", "grids", "published_values", "write_tables"]
 
 NAMES = {
     "c2st": "C2ST",
@@ -27,18 +27,18 @@ NAMES = {
     "runtime": "Seconds in all",
     "stop_step": "Steps",
 }
-# From which difference on a figure is marked: single runs differ by about as much from each other.
+# Differences above which a value is marked: single runs differ by about as much from each other.
 MARKED = {"c2st": 0.03, "calibration_error": 0.03, "r2": 0.03, "nrmse": 0.01, "rmse": 0.01, "crps": 0.05}
 LEGEND = (
     "Measured / published (difference). ▲ is better than published, ▼ worse, by more than single runs differ; † was "
-    "measured with less than the paper took, so that it says what little time brings; — is not measured yet. Several "
-    "seeds are given as mean ± standard deviation."
+    "measured with fewer steps, simulations or observations than in the paper; — is not measured yet. Several seeds "
+    "are given as mean ± standard deviation."
 )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of one figure: measured over some seeds, and published."""
+    """One value of a table: measured over some seeds, and published."""
 
     metric: str
     values: tuple[float, ...] = ()
@@ -51,14 +51,14 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """Better or worse than published by more than chance, else nothing."""
+        """``"better"`` or ``"worse"`` than published by more than chance, else empty."""
         if self.difference is None or abs(self.difference) <= MARKED.get(self.metric, float("inf")):
             return ""
         return "better" if (self.difference > 0) == (self.metric == "r2") else "worse"
 
     @property
     def measured(self) -> str:
-        """The mean, over several seeds with its standard deviation."""
+        """The mean; over several seeds, with the standard deviation."""
         text = "—"
         if self.values:
             text = _number(self.metric, statistics.mean(self.values))
@@ -67,8 +67,8 @@ class Entry:
         return text + ("†" if self.reduced else "")
 
     @property
-    def beside(self) -> str:
-        """The published figure and the difference to it."""
+    def comparison(self) -> str:
+        """The published value and the difference to it."""
         if self.published is None:
             return ""
         text = _short(self.metric, self.published)
@@ -78,7 +78,7 @@ class Entry:
 
     @property
     def text(self) -> str:
-        return f"{self.measured} / {self.beside}" if self.beside else self.measured
+        return f"{self.measured} / {self.comparison}" if self.comparison else self.measured
 
 
 @dataclass(frozen=True)
@@ -94,19 +94,23 @@ def _number(metric: str, value: float, sign: str = "") -> str:
     if metric in ("runtime", "stop_step"):
         return f"{value:{sign},.0f}"
     text = f"{value:{sign}.{4 if metric in ('nrmse', 'rmse') else 3}f}".replace("0.", ".", 1)
-    return text if text.strip("+-.0") else text.lstrip("+-")  # no sign before nothing
+    return text if text.strip("+-.0") else text.lstrip("+-")  # no sign before zero
 
 
 def _short(metric: str, value: float) -> str:
-    """A published figure with the digits it was published with, at least two."""
+    """A published value with the digits it was published with, at least two."""
     if metric in ("runtime", "stop_step"):
         return f"{value:,.0f}"
     text = max(f"{value:g}", f"{value:.2f}" if abs(value) < 10 else "", key=len)
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
-def published(spec: Spec) -> dict[tuple[str, int, int, str], float]:
-    """Figures of the paper for a specification's task, by method, m, n and metric."""
+Key = tuple[str, int, int, str]
+"""Method, m, n and metric."""
+
+
+def published_values(spec: Spec) -> dict[Key, float]:
+    """Values of the paper for a specification's task."""
     source, task = spec.content.get("published", "2022"), spec.content["task"]
     return {
         (row["method"], int(row["m"]), int(row["n"]), row["metric"]): float(row["value"])
@@ -115,20 +119,20 @@ def published(spec: Spec) -> dict[tuple[str, int, int, str], float]:
     }
 
 
-def entry(cell: Cell, metric: str, rows: list[dict[str, str]], known: dict[Any, float]) -> Entry:
-    """All seeds of a cell; of several measurements of one seed the whole one, or else the longest."""
+def entry(cell: Cell, metric: str, rows: list[dict[str, str]], published: Mapping[Key, float]) -> Entry:
+    """All seeds of a cell; of several measurements of one seed the complete one, else the longest."""
     best: dict[str, dict[str, str]] = {}
     for row in rows:
         key = (cell.spec, cell.method["name"], str(cell.m), str(cell.n), metric)
         if (row["spec"], row["method"], row["m"], row["n"], row["metric"]) == key:
-            kept = best.get(row["seed"])
-            if kept is None or _worth(row) > _worth(kept):
+            other = best.get(row["seed"])
+            if other is None or _worth(row) > _worth(other):
                 best[row["seed"]] = row
-    named = cell.method.get("as", cell.method["name"])
+    name = cell.method.get("as", cell.method["name"])
     return Entry(
         metric,
         tuple(float(row["value"]) for row in best.values()),
-        known.get((named, cell.m, cell.n, metric)),
+        published.get((name, cell.m, cell.n, metric)),
         any(row["reduced"] == "True" for row in best.values()),
     )
 
@@ -139,7 +143,7 @@ def _worth(row: dict[str, str]) -> tuple[bool, float]:
 
 def grids(spec: Spec, results: Path) -> list[Grid]:
     """The parts of a specification's table."""
-    rows, known = read_rows(results / "bench.csv"), published(spec)
+    rows, published = read_rows(results / "bench.csv"), published_values(spec)
     first = spec.content["seeds"][0]
     cells = [cell for cell in spec.cells() if cell.seed == first]
     numbers, metrics = spec.content["simulations"], spec.content["metrics"]
@@ -149,12 +153,12 @@ def grids(spec: Spec, results: Path) -> list[Grid]:
         return f"{cell.method['name']}, m = {cell.m}" if several and "gan" not in cell.method else cell.method["name"]
 
     if len(numbers) == 1:
-        lines = tuple((name(cell), tuple(entry(cell, metric, rows, known) for metric in metrics)) for cell in cells)
+        lines = tuple((name(cell), tuple(entry(cell, metric, rows, published) for metric in metrics)) for cell in cells)
         return [Grid(f"{numbers[0]:,} simulations", ("method", *(NAMES[metric] for metric in metrics)), lines)]
     parts = []
     for metric in metrics:
         lines = tuple(
-            (f"{n:,}", tuple(entry(cell, metric, rows, known) for cell in cells if cell.n == n)) for n in numbers
+            (f"{n:,}", tuple(entry(cell, metric, rows, published) for cell in cells if cell.n == n)) for n in numbers
         )
         heads = tuple(name(cell) for cell in cells if cell.n == numbers[0])
         parts.append(Grid(NAMES[metric], ("simulations", *heads), lines))
@@ -173,17 +177,17 @@ def write_tables(spec: Spec, results: Path) -> str:
 
 
 def _notes(spec: Spec, results: Path) -> list[str]:
-    """What was measured, where and when, and how it was reduced."""
+    """What was measured, where and when, and in what it was reduced."""
     rows = [row for row in read_rows(results / "bench.csv") if row["spec"] == spec.name]
-    whole = {row["cell"] for row in rows if row["reduced"] != "True"}
-    less = {row["cell"] for row in rows} - whole
-    counts = f"{len(whole)} of {len(spec.cells())} cells are measured as in the paper, {len(less)} more with less"
-    notes = [f"{counts}; `python -m benchmarks run {spec.name}` does the rest."]
+    complete = {row["cell"] for row in rows if row["reduced"] != "True"}
+    reduced = {row["cell"] for row in rows} - complete
+    counts = f"{len(complete)} of {len(spec.cells())} cells are measured as in the paper, {len(reduced)} reduced (†)"
+    notes = [f"{counts}; `python -m benchmarks run {spec.name}` measures the others."]
     if rows:
         places = sorted({f"{row['machine']} ({row['versions']}, {row['date']})" for row in rows})
         notes.append(f"Measured on {'; '.join(places)}.")
-    kept = {row["cell"]: row["note"] for row in rows if row["reduced"] == "True" and row["cell"] in less}
-    return notes + [f"† {name}: {note}." for name, note in sorted(kept.items())]
+    remarks = {row["cell"]: row["note"] for row in rows if row["reduced"] == "True" and row["cell"] in reduced}
+    return notes + [f"† {name}: {note}." for name, note in sorted(remarks.items())]
 
 
 def markdown(title: str, parts: list[Grid], notes: list[str]) -> str:
@@ -199,19 +203,19 @@ def latex(title: str, parts: list[Grid]) -> str:
     marks = {"better": r" $\uparrow$", "worse": r" $\downarrow$", "": ""}
     lines = []
     for grid in parts:
-        lines += [r"\begin{table}", rf"\caption{{{_escaped(title)}: {_escaped(grid.title)}.}}"]
+        lines += [r"\begin{table}", rf"\caption{{{_escape(title)}: {_escape(grid.title)}.}}"]
         lines += [rf"\begin{{tabular}}{{l{'r' * (len(grid.columns) - 1)}}}", r"\hline"]
-        lines += [" & ".join(map(_escaped, grid.columns)) + r" \\", r"\hline"]
+        lines += [" & ".join(map(_escape, grid.columns)) + r" \\", r"\hline"]
         for name, row in grid.rows:
-            cells = (_escaped(e.text) + marks[e.verdict] for e in row)
-            lines.append(" & ".join([_escaped(name), *cells]) + r" \\")
+            cells = (_escape(e.text) + marks[e.verdict] for e in row)
+            lines.append(" & ".join([_escape(name), *cells]) + r" \\")
         lines += [r"\hline", r"\end{tabular}", r"\end{table}", ""]
     return "\n".join(lines)
 
 
-def _escaped(text: str) -> str:
-    for mark, written in (("_", r"\_"), ("%", r"\%"), ("±", r"$\pm$"), ("†", r"$^\dagger$"), ("—", "---")):
-        text = text.replace(mark, written)
+def _escape(text: str) -> str:
+    for mark, code in (("_", r"\_"), ("%", r"\%"), ("±", r"$\pm$"), ("†", r"$^\dagger$"), ("—", "---")):
+        text = text.replace(mark, code)
     return text
 
 
@@ -238,6 +242,6 @@ def page(title: str, parts: list[Grid], notes: list[str]) -> str:
 
 
 def _html_cell(entry: Entry) -> str:
-    """The measured figure, and the published one below it."""
-    below = f"<small>{html.escape(entry.beside)}</small>" if entry.beside else ""
+    """The measured value, and the published one below it."""
+    below = f"<small>{html.escape(entry.comparison)}</small>" if entry.comparison else ""
     return f'<td class="{entry.verdict}">{html.escape(entry.measured)}{MARKS[entry.verdict]}{below}</td>'

@@ -1,9 +1,9 @@
-"""How long posterior draws take, beside sbi's score-based posterior, in one run.
+"""How long posterior draws take, compared with sbi's posteriors in the same run.
 
     python -m benchmarks.sampling                                   # pip install propersbi[peers]
 
-Both are trained for a few steps only: what a draw costs does not depend on how good it is. Their networks and steps are
-those of the defaults; each is warmed up and timed three times, the fastest counts. Writes ``results/sampling.md``.
+All are trained for a few steps only: the cost of a draw does not depend on its accuracy. Networks and sampling steps are
+the defaults; after a warm-up, each is timed three times, and the fastest counts. Writes ``results/sampling.md``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ import torch
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
 from benchmarks.peers import PEERS
+from propersbi.posterior import Posterior
 
 DRAWS, SIMULATIONS, SEED, REPEATS = (1000, 10_000), 1000, 0, 3
 
 
-def seconds(sample: Callable[[np.ndarray, int], np.ndarray], x: np.ndarray, draws: int) -> float:
+def fastest(sample: Callable[[np.ndarray, int], np.ndarray], x: np.ndarray, draws: int) -> float:
+    """Seconds of the fastest of some repeats."""
     sample(x, 100)  # warm-up
     times = []
     for _ in range(REPEATS):
@@ -34,8 +36,8 @@ def seconds(sample: Callable[[np.ndarray, int], np.ndarray], x: np.ndarray, draw
     return min(times)
 
 
-def draw(posterior: ps.Posterior, x: np.ndarray, n: int) -> np.ndarray:
-    return posterior.sample((n,), x=x).numpy()
+def draw(posterior: Posterior, x: np.ndarray, n: int) -> np.ndarray:
+    return np.asarray(posterior.sample((n,), x=x))
 
 
 def main() -> None:
@@ -58,13 +60,14 @@ def main() -> None:
         theta, x = np.asarray(sims.theta), np.asarray(sims.x)
         samplers: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {}
         for method, steps in (("ours", 8), ("one pass", 1)):
-            posterior = ps.fit(theta, x, prior=task.prior, steps=steps, max_steps=20, seed=SEED, progress=False)
+            options_of_fit = {"refinement_steps": steps, "max_steps": 20, "progress": False}
+            posterior = ps.fit(theta, x, prior=task.prior, seed=SEED, **options_of_fit)
             samplers[method] = partial(draw, posterior)
         for method, train in PEERS.items():
             samplers[method] = train(task.prior, theta, x, SEED, max_num_epochs=5)[0]
         torch.set_num_threads(options.threads)
         for draws in DRAWS:
-            taken = {method: seconds(sample, task.observation(1), draws) for method, sample in samplers.items()}
+            taken = {method: fastest(sample, task.observation(1), draws) for method, sample in samplers.items()}
             ratio = taken["sbi NPSE"] / taken["ours"]
             figures = " | ".join(f"{value:.3f}" for value in taken.values())
             lines.append(f"| {name} | {draws:,} | {figures} | {ratio:.0f}x |")

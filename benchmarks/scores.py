@@ -1,9 +1,9 @@
-"""What a score and its gradient cost, beside the plain formulation with ``torch.cdist`` and ``unfold``, in one run.
+"""What a score and its gradient cost, compared with a plain formulation with ``torch.cdist`` and ``unfold``.
 
     python -m benchmarks.scores
 
-For every number of draws m and of parameters d: the fastest of several forward and backward passes of each, taking
-turns, on one thread, and how far the memory of a process rises above what the draws take. Writes ``results/scores.md``.
+For every number of draws m and of parameters d: the fastest of several forward and backward passes of each, in turn and
+on one thread, and the peak memory of a process beyond the draws. Writes ``results/scores.md``.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ DRAWS, PARAMETERS, SECONDS = (3, 10, 20, 100, 1000), (2, 10, 100, 784), 3.0
 
 
 def plain_energy(samples: Tensor, theta: Tensor) -> Tensor:
-    """The energy score as one would write it down."""
+    """The energy score, written in the obvious way."""
     rows, m = samples.flatten(2).transpose(0, 1), len(samples)
     to_theta = (rows - theta.flatten(1).unsqueeze(1)).norm(dim=-1)
     return 2 * to_theta.mean(-1) - torch.cdist(rows, rows).sum((-2, -1)) / (m * (m - 1))
 
 
 def plain_patches(samples: Tensor, theta: Tensor) -> Tensor:
-    """The same on windows of 8 x 8 points, 5 apart, plus the whole image."""
-    drawn = samples.unfold(2, 8, 5).unfold(3, 8, 5).flatten(2, 3).flatten(3)  # (m, n, patches, 64)
-    true = theta.unfold(1, 8, 5).unfold(2, 8, 5).flatten(1, 2).flatten(2)
-    patches = plain_energy(drawn.flatten(1, 2), true.flatten(0, 1)).unflatten(0, true.shape[:2])
+    """The same on windows of 8 x 8 points with stride 5, plus the full image."""
+    draws = samples.unfold(2, 8, 5).unfold(3, 8, 5).flatten(2, 3).flatten(3)  # (m, n, patches, 64)
+    truth = theta.unfold(1, 8, 5).unfold(2, 8, 5).flatten(1, 2).flatten(2)
+    patches = plain_energy(draws.flatten(1, 2), truth.flatten(0, 1)).reshape(truth.shape[:2])
     return patches.mean(1) + plain_energy(samples, theta)
 
 
@@ -49,7 +49,7 @@ def seconds(score: Score, samples: Tensor, theta: Tensor) -> float:
 
 
 def fastest(scores: list[Score], samples: Tensor, theta: Tensor) -> list[float]:
-    """Seconds of each, taking turns until the time is up."""
+    """Seconds of the fastest pass of each, in turn until the time is up."""
     rounds: list[list[float]] = []
     until = time.perf_counter() + SECONDS
     while len(rounds) < 3 or (time.perf_counter() < until and len(rounds) < 300):
@@ -60,7 +60,7 @@ def fastest(scores: list[Score], samples: Tensor, theta: Tensor) -> list[float]:
 
 
 def memory(score: Score, samples: Tensor, theta: Tensor) -> float:
-    """Megabytes that a process of its own needs at most, beyond what it starts with."""
+    """Peak memory in MB of a process of its own, beyond what it starts with."""
     gc.collect()
     reader, writer = os.pipe()
     if os.fork() == 0:
@@ -103,9 +103,9 @@ def main() -> None:
     lines = [
         "# Scores",
         "",
-        "A forward and a backward pass of `EnergyScore()` and of `Patched(EnergyScore(), size=8, step=5)` beside the",
-        "plain formulation with `torch.cdist` and `unfold`: the fastest of many passes taking turns in one run, one",
-        "thread, single precision. Memory is what a process needs at most beyond the draws. Written by",
+        "A forward and a backward pass of `EnergyScore()` and of `Patched(EnergyScore(), size=8, step=5)`, compared with",
+        "a plain formulation with `torch.cdist` and `unfold`: the fastest of many passes, in turn in one run, on one",
+        "thread, in single precision. Memory is the peak of a process beyond the draws. Written by",
         "`python -m benchmarks.scores`.",
         "",
         "| rule | m | parameters | batch | ms | plain, ms | times as fast | MB | plain, MB |",

@@ -10,14 +10,18 @@ from torch import nn
 import propersbi as ps
 from propersbi.networks import MLPGenerator
 from propersbi.posterior import Posterior
-from propersbi.samplers.bounds import Box, Standardize
+from propersbi.samplers.base import Adapted
+from propersbi.samplers.bounds import Box
+from propersbi.samplers.standardized import Standardize, Standardized
 from propersbi.types import InputError
+from tests.laws.cases import OwnModule
 
 
 def make(theta_shape=(2,), x_shape=(3,), support=None, **options):
     torch.manual_seed(0)
     units = Standardize(theta_shape), Standardize(x_shape, tail=5.0)
-    return Posterior(MLPGenerator(theta_shape, x_shape, width=16, depth=1, **options), *units, support=support)
+    network = MLPGenerator(theta_shape, x_shape, width=16, depth=1, **options)
+    return Posterior(Standardized(network, *units, support or Box()))
 
 
 @pytest.fixture
@@ -64,8 +68,8 @@ def test_seed_repeats_and_leaves_the_caller_alone():
 
 
 def test_large_requests_are_cut_in_pieces_with_a_bar(monkeypatch, capsys):
-    monkeypatch.setattr("propersbi.posterior.ROWS", 50)
-    monkeypatch.setattr("propersbi.posterior.LONG", 500)
+    monkeypatch.setattr("propersbi.posterior.MAX_DRAWS_AT_ONCE", 50)
+    monkeypatch.setattr("propersbi.posterior.LONG_WORK", 500)
     posterior = make()
     xs = torch.randn(30, 3)
     draws = posterior.sample_batched((120,), x=xs)
@@ -90,7 +94,7 @@ def test_save_and_load_draw_the_same(saved):
     x = np.array([0.1, 0.2, 0.3])
     assert torch.equal(twin.sample((20,), x=x, seed=3), posterior.sample((20,), x=x, seed=3))
     assert twin.parameter_names == ("theta_1", "theta_2")
-    assert twin.support == posterior.support
+    assert twin.box == posterior.box == Box(-1.0, (1.0, None))
     assert ps.Posterior is Posterior
 
 
@@ -145,22 +149,25 @@ def rewritten(folder, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c["sampler"].update({"class": "os.system"}), "'os.system' is not a class that can be loaded"),
+        (lambda c: c["sampler"]["sampler"].update({"class": "os.system"}), "'os.system' is not a class that can be loaded"),
         (lambda c: c["sampler"].update({"class": "__import__"}), "not a class that can be loaded"),
-        (lambda c: c["sampler"].update({"command": "true"}), "has no argument 'command'"),
-        (lambda c: c["sampler"].update(width=10**7), "do not fit its network"),
-        (lambda c: c["sampler"].update(width=10**30), "positive whole numbers"),
-        (lambda c: c["sampler"].update(depth=10**6), "positive whole numbers"),
-        (lambda c: c["sampler"].update(width="big"), "positive whole numbers"),
+        (lambda c: c["sampler"]["sampler"].update({"command": "true"}), "has no argument 'command'"),
+        (lambda c: c["sampler"]["sampler"].update(width=10**7), "do not fit its network"),
+        (lambda c: c["sampler"]["sampler"].update(width=10**30), "positive whole numbers"),
+        (lambda c: c["sampler"]["sampler"].update(depth=10**6), "positive whole numbers"),
+        (lambda c: c["sampler"]["sampler"].update(width="big"), "positive whole numbers"),
         (
-            lambda c: c["sampler"].update(embedding={"class": "custom", "name": "evil.Net"}),
+            lambda c: c["sampler"]["sampler"].update(embedding={"class": "custom", "name": "evil.Net"}),
             "pass it again as 'embedding'",
         ),
-        (lambda c: c.update(format=2), "has format 2; this version reads format 1"),
-        (lambda c: c.update(sampler=[]), "is not a network"),
-        (lambda c: c.update(support="everywhere"), "support"),
+        (lambda c: c.update(format=1), "has format 1; this version reads format 2"),
+        (lambda c: c.update(sampler=[]), "is not a sampler"),
+        (lambda c: c["sampler"].update(box="everywhere"), "cannot be built from what was saved"),
+        (lambda c: c.update(recipe={"class": "Recipe", "network": {"class": "Own", "name": "a"}}), "needs a 'rule'"),
+        (lambda c: c.update(history={"steps": 3}), "missing or unknown entries"),
         (lambda c: c.update(parameter_names=["a"]), "1 parameter names for 2 parameters"),
-        (lambda c: c.pop("x_units"), "'x_units' is missing"),
+        (lambda c: c["sampler"].pop("sampler"), "cannot be built from what was saved"),
+        (lambda c: c.pop("info"), "'info' is missing"),
     ],
 )
 def test_a_hostile_configuration_is_refused(saved, change, message, unchecked_shapes):
@@ -199,6 +206,16 @@ def test_an_own_embedding_comes_back_with_its_weights(tmp_path):
     assert torch.equal(twin.sample((20,), x=x, seed=3), posterior.sample((20,), x=x, seed=3))
 
 
+def test_a_network_of_the_users_own_comes_back_with_its_weights(tmp_path):
+    torch.manual_seed(0)
+    posterior = Posterior(Standardized(Adapted(OwnModule(), (2,), (3,))))
+    posterior.save(tmp_path / "p")
+    with pytest.raises(InputError, match="an object of your own, 'tests.laws.cases.OwnModule'"):
+        Posterior.load(tmp_path / "p")
+    twin = Posterior.load(tmp_path / "p", network=OwnModule())
+    assert torch.equal(twin.sample((20,), x=np.ones(3), seed=3), posterior.sample((20,), x=np.ones(3), seed=3))
+
+
 @pytest.mark.parametrize(
     ("x", "message"),
     [
@@ -226,7 +243,7 @@ def test_bad_batches_and_counts_get_a_sentence():
 
 
 def test_summary_names_every_parameter():
-    summary = make().summary(np.zeros(3), draws=500, seed=0)
+    summary = make().summary(np.zeros(3), num_samples=500, seed=0)
     assert list(summary) == ["theta_1", "theta_2"]
     row = summary["theta_1"]
     assert row["5%"] < row["median"] < row["95%"]

@@ -1,82 +1,120 @@
 """README and documentation tell the truth: their Python runs (with fewer simulations and steps)."""
 
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
+import typer
 from benchmarks import accuracy, trials
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+import propersbi as ps
+from propersbi.app.cli import app
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+QUICK = [
+    (r"10_000", "400"),
+    (r"20_000", "200"),
+    (r", 1000, seed=1", ", 60, seed=1"),
+    (r"(ps\.(?:fit|recipe)\([^\n]*prior=(?:task\.)?prior)", r"\1, max_steps=4"),
+    (r"ps\.run\(problem", "ps.run(problem, max_steps=4, test=50"),
+    (r"max_steps=(60|8000)", "max_steps=4"),
+]
 
 
-def blocks(page=README):
-    quick = [("10_000", "400"), (", 1000, seed=1", ", 60, seed=1"), ("prior=prior)", "prior=prior, max_steps=10)")]
-    quick += [("prior=task.prior,", "prior=task.prior, max_steps=3,")]
-    for code in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
-        for slow, fast in quick:
-            code = code.replace(slow, fast)
-        yield code
+def blocks(text, language="python"):
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def run(codes, names=None):
+    """Run some blocks one after the other, each made quick, and return the names they leave."""
+    names = {} if names is None else names
+    for code in codes:
+        for slow, fast in QUICK:
+            code = re.sub(slow, fast, code)
+        exec(code, names)
+    return names
+
+
+def guide(name):
+    return blocks((ROOT / "docs" / name).read_text())
 
 
 def test_the_first_three_lines_run():
     prior = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
     names = {"prior": prior, "simulator": lambda theta: theta + torch.randn_like(theta), "x_o": np.zeros(2)}
-    exec(next(iter(blocks())), names)
+    run(blocks(README)[:1], names)
     assert names["samples"].shape == (1000, 2)
 
 
-def test_the_longer_example_runs(tmp_path, monkeypatch, capsys):
+def test_the_longer_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(list(blocks())[1], names)
+    fitting, comparing, running, *recipes = blocks(README)[1:]
+    names = run([fitting])
     assert names["samples"].shape == (1000, 2)
     assert names["many"].shape == (1000, 50, 2)
     assert "verdict" in capsys.readouterr().out
     assert (names["samples"] > 0).all()
-    exec(list(blocks())[2], names)
+    run([comparing], names)
     assert "behind the best" in capsys.readouterr().out
+    run([running], names)
+    assert names["run"].report.exists()
+    assert "alpha" in capsys.readouterr().out
+    run(recipes, names)
+    assert "20 draws per pair: refinement" in capsys.readouterr().out
+    assert names["posterior"].recipe.ensemble == 3
+
+
+def test_the_recipe_that_is_shown_is_the_one_that_is_printed():
+    pairs = torch.rand(10_000, 2)
+    prior = [torch.distributions.Uniform(0.0, 1.0), torch.distributions.Exponential(1.0)]
+    printed = str(ps.recipe(pairs, pairs, prior=prior)).splitlines()
+    shown = [line for line in blocks(README, "text")[0].splitlines() if line.strip() != "..."]
+    assert shown == [line for line in printed if "support" not in line and "scales" not in line]
 
 
 def test_the_guide_to_scoring_rules_runs():
-    names = {}
-    for code in blocks((Path(__file__).parent.parent / "docs" / "scoring.md").read_text()):
-        exec(code, names)
+    names = run(guide("scoring.md"))
     assert names["scores"].shape == (4,)
     assert names["posterior"].sample((3,), x=np.zeros(2)).shape == (3, 2)
 
 
 def test_the_guide_to_the_baselines_runs():
-    names = {}
-    for code in blocks((Path(__file__).parent.parent / "docs" / "baselines.md").read_text()):
-        exec(code, names)
-    assert names["log_density"].shape == (100,)
+    assert run(guide("baselines.md"))["log_density"].shape == (100,)
 
 
 def test_the_guide_to_sequential_inference_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for code in blocks((Path(__file__).parent.parent / "docs" / "sequential.md").read_text()):
-        exec(code.replace("max_steps=60", "max_steps=6"), names)
+    names = run(guide("sequential.md"))
     assert names["samples"].shape == (1000, 2)
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
 def test_the_guide_to_fields_and_images_runs():
-    names = {}
-    for code in blocks((Path(__file__).parent.parent / "docs" / "high_dimensional.md").read_text()):
-        if "reference_posterior" not in code:  # takes a minute, and has a test of its own
-            exec(code.replace("20_000", "200").replace("max_steps=8000", "max_steps=3"), names)
+    # the reference posterior takes a minute, and has a test of its own
+    names = run(code for code in guide("high_dimensional.md") if "reference_posterior" not in code)
     assert names["depth"].shape == (50, 100)
     assert names["draws"].shape == (50, 28, 28)
-    assert names["posterior"].sampler.steps == 4
+    assert names["posterior"].recipe.refinement_steps == 4
 
 
-def test_every_link_of_the_documentation_leads_somewhere():
-    root = Path(__file__).parent.parent
-    for page in [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]:
-        for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
-            assert link.startswith("https://") or (page.parent / link).exists(), f"{page.name}: {link}"
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_the_documentation_leads_somewhere(page):
+    for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert link.startswith("https://") or (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_is_shown_can_be_parsed(page):
+    commands = typer.main.get_command(app).commands
+    for line in "\n".join(blocks(page.read_text(), "sh")).splitlines():
+        if line.startswith("propersbi "):
+            name, *arguments = shlex.split(line, comments=True)[1:]
+            commands[name].make_context(name, arguments)
 
 
 def test_the_table_of_accuracies_is_the_one_that_was_measured():

@@ -23,7 +23,7 @@ class PaperCritic(nn.Module):
         theta_shape: The event shape of the parameters.
         x_shape: The event shape of the data.
         width: Hidden units.
-        depth: Hidden layers; 3 in its smaller one for Two Moons.
+        depth: Hidden layers; 3 in the smaller critic of the paper for Two Moons.
 
     Examples:
         >>> sum(weight.numel() for weight in PaperCritic((2,), (2,)).parameters())
@@ -45,7 +45,7 @@ class PaperCritic(nn.Module):
 
 
 class PaperFieldCritic(nn.Module):
-    """The critic of the shallow-water experiment: a convolutional view of the data beside the parameters.
+    """The critic of the shallow-water experiment: a convolutional encoder of the data and a perceptron.
 
     Arguments:
         theta_shape: The event shape of the parameters, (100,) in the paper.
@@ -64,17 +64,17 @@ class PaperFieldCritic(nn.Module):
             convolution = spectral_norm(nn.Conv2d(inputs, outputs, 4, step, edge, bias=False))
             stack += [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
         stack += [spectral_norm(nn.Conv2d(width, 1, 4, 2, 1, bias=False)), nn.Tanh(), nn.Flatten()]
-        self.look = nn.Sequential(*stack)
+        self.encoder = nn.Sequential(*stack)
         features = math.prod(theta_shape)
-        self.look.append(spectral_norm(nn.Linear(embedded_features(self.look, self.x_shape), features)))
+        self.encoder.append(spectral_norm(nn.Linear(embedded_features(self.encoder, self.x_shape), features)))
         self.layers = perceptron([2 * features, 256, 256, 256, 1], 0.2, spectral=True)
 
     def forward(self, theta: Tensor, x: Tensor) -> Tensor:
-        return critic_output(self.layers, theta, self.look(x), len(self.theta_shape))
+        return critic_output(self.layers, theta, self.encoder(x), len(self.theta_shape))
 
 
 class PaperImageCritic(nn.Module):
-    """The critic of the camera experiment: image and observation side by side through four small convolutions.
+    """The critic of the camera experiment: image and observation as two channels, through four small convolutions.
 
     Arguments:
         theta_shape: One channel of an image, (1, 28, 28) in the paper, or the image alone.
@@ -97,5 +97,6 @@ class PaperImageCritic(nn.Module):
 
     def forward(self, theta: Tensor, x: Tensor) -> Tensor:
         image = theta.reshape(-1, 1, *self.theta_shape[-2:])
-        seen = x.reshape(len(x), 1, *self.x_shape[-2:]).repeat(len(image) // len(x), 1, 1, 1)
-        return self.layers(torch.cat([image, seen], 1)).reshape(theta.shape[: theta.ndim - len(self.theta_shape)])
+        data = x.reshape(len(x), 1, *self.x_shape[-2:]).repeat(len(image) // len(x), 1, 1, 1)
+        output: Tensor = self.layers(torch.cat([image, data], 1))
+        return output.reshape(theta.shape[: theta.ndim - len(self.theta_shape)])

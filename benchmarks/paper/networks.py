@@ -18,17 +18,17 @@ from propersbi.types import InputError
 __all__ = ["PaperCamera", "PaperMLP", "PaperShallowWater"]
 
 SIDE = 28
-SEEN = ((8, 15), (16, 8), (32, 5), (64, 3))  # channels and side of what the encoder sees, from fine to coarse
+MAPS = ((8, 15), (16, 8), (32, 5), (64, 3))  # channels and side of the encoder's feature maps, from fine to coarse
 DECODER = ((32, 3), (16, 2), (8, 3), (4, 2))  # channels out and kernel, from coarse to fine
 
 
 class PaperCamera(Generator):
-    r"""The network of the camera experiment: a small U-Net, noise beside its narrowest part.
+    r"""The network of the camera experiment: a small U-Net with noise at its lowest resolution.
 
     Four convolutions down to 64 channels of 3 x 3; 200 latent variables are spread over the same shape, multiplied
-    with it and put beside it, :math:`[h, h \odot W z]`; four transposed convolutions back up, each but the last beside
-    what the encoder saw. A sigmoid keeps pixels strictly between black and white. Batch normalisation comes after the
-    activations; in training its statistics are pooled over all draws.
+    with it and concatenated, :math:`[h, h \odot W z]`; four transposed convolutions back up, each but the last
+    concatenated with the encoder's features at its resolution. A sigmoid keeps pixels strictly between black and white.
+    Batch normalisation comes after the activations; in training its statistics are pooled over all draws.
 
     Arguments:
         theta_shape: One channel of an image, (1, 28, 28) in the paper, or the image alone.
@@ -50,7 +50,7 @@ class PaperCamera(Generator):
         for shape in (self.theta_shape, self.x_shape):
             if shape not in ((SIDE, SIDE), (1, SIDE, SIDE)):
                 raise InputError(f"The paper's camera takes images of {SIDE} x {SIDE} pixels, got {shape}.")
-        widths = [1, *(channels for channels, _ in SEEN)]
+        widths = [1, *(channels for channels, _ in MAPS)]
         kernels = ((2, 2, 1), (2, 2, 1), (2, 2, 1), (3, 1, 0))
         self.encoder = nn.ModuleList(
             nn.Sequential(nn.Conv2d(inputs, outputs, *kernel), nn.LeakyReLU(0.2), nn.BatchNorm2d(outputs))
@@ -85,8 +85,9 @@ class PaperCamera(Generator):
         self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
     ) -> Float[Tensor, "m n *theta"]:
         m, n = z.shape[:2]
-        flat = context.expand(m, *context.shape).flatten(0, 1).split([c * side**2 for c, side in SEEN], 1)
-        *finer, h = (one.unflatten(1, (c, side, side)) for one, (c, side) in zip(flat, SEEN, strict=True))
+        rows = context.expand(m, *context.shape).flatten(0, 1)
+        flat = torch.split(rows, [c * side**2 for c, side in MAPS], 1)
+        *finer, h = (one.reshape(-1, c, side, side) for one, (c, side) in zip(flat, MAPS, strict=True))
         h = torch.cat([h, h * self.noisy(z.reshape(m * n, -1, 1, 1))], 1)
         for place, layer in enumerate(self.decoder):
             h = layer(h)
@@ -120,18 +121,20 @@ class PaperShallowWater(Generator):
         for place, (inputs, outputs) in enumerate(pairwise([self.x_shape[0], 4 * width, 2 * width, width, width])):
             step, edge = (1, 0) if place == 0 else (2, 1)
             stack += [nn.Conv2d(inputs, outputs, 4, step, edge, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
-        self.look = nn.Sequential(*stack, nn.Conv2d(width, 1, 4, 2, 1, bias=False), nn.Tanh(), nn.Flatten())
-        features = embedded_features(self.look, self.x_shape)
+        self.encoder = nn.Sequential(*stack, nn.Conv2d(width, 1, 4, 2, 1, bias=False), nn.Tanh(), nn.Flatten())
+        features = embedded_features(self.encoder, self.x_shape)
         self.noisy = nn.Parameter(torch.randn(latent, features))
         self.out = nn.Linear(features, math.prod(self.theta_shape), bias=False)
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
-        return self.look(x)
+        features: Tensor = self.encoder(x)
+        return features
 
     def forward(
         self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
     ) -> Float[Tensor, "m n *theta"]:
-        return self.out(context + z @ self.noisy).unflatten(-1, self.theta_shape)
+        theta: Tensor = self.out(context + z @ self.noisy)
+        return theta.reshape(*theta.shape[:2], *self.theta_shape)
 
 
 class PaperMLP(Generator):
@@ -139,14 +142,14 @@ class PaperMLP(Generator):
 
     Five linear layers of 128 units with leaky rectifiers, noise multiplied in before the third one,
     :math:`h \odot (1 + W z)` with standard normal :math:`W`, and a rectifier on the output too, which shrinks negative
-    parameters tenfold before the last weights have learnt to undo it.
+    parameters tenfold until the last weights have learnt to compensate.
 
     Arguments:
         theta_shape: The event shape of the parameters.
         x_shape: The event shape of the data.
         latent: Latent variables; as many as parameters unless given.
-        before: Linear layers before the noise, and
-        after: after it; one each in the smaller network of its GAN for Two Moons.
+        before: Linear layers before the noise; one in the smaller network of the paper's GAN for Two Moons.
+        after: Linear layers after it, likewise.
 
     Examples:
         >>> sum(weight.numel() for weight in PaperMLP((2,), (2,)).parameters())
@@ -175,12 +178,14 @@ class PaperMLP(Generator):
         self.head = nn.Sequential(nn.LeakyReLU(SLOPE), *_alternating([*[128] * after, dim], ends_linear=False))
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
-        return self.trunk(x.flatten(1))
+        features: Tensor = self.trunk(x.flatten(1))
+        return features
 
     def forward(
         self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
     ) -> Float[Tensor, "m n *theta"]:
-        return self.head(self.modulation(context, z)).unflatten(-1, self.theta_shape)
+        theta: Tensor = self.head(self.modulation(context, z))
+        return theta.reshape(*theta.shape[:2], *self.theta_shape)
 
 
 def _alternating(sizes: Sequence[int], *, ends_linear: bool) -> list[nn.Module]:

@@ -16,7 +16,7 @@ from propersbi.recipes import Factory, Own, Recipe, check_names, training_names
 from propersbi.samplers import ChainGenerator, Refined, RefinedSampler, Sampler, Standardized, support_of
 from propersbi.samplers.base import refinement_steps_of
 from propersbi.scoring import EnergyScore
-from propersbi.storage.config import encode, qualified_name
+from propersbi.storage.config import CUSTOM, encode, qualified_name
 from propersbi.training.batches import checked_pairs, validation_size
 from propersbi.training.config import TrainConfig
 from propersbi.training.objectives import Objective
@@ -269,8 +269,7 @@ def _parameters(function: Any) -> list[str]:
 def _described(module: nn.Module) -> Factory | Own:
     """A built network by its class and options, if it is the library's, else by its name."""
     data = encode(module)
-    if data["class"] == "custom" or any(isinstance(value, dict) for value in data.values()):
+    if data["class"] == CUSTOM or any(isinstance(value, dict) for value in data.values()):
         return Own(qualified_name(module))
-    return Factory(
-        data["class"], {name: value for name, value in data.items() if name not in ("class", "theta_shape", "x_shape")}
-    )
+    names = [name for name in data if name not in ("class", "theta_shape", "x_shape")]
+    return Factory(data["class"], {name: getattr(module, name) for name in names})

@@ -38,9 +38,9 @@ def train_posterior(
     progress: bool = True,
 ) -> Posterior:
     """Train by a complete recipe, the members of an ensemble one after the other; see :func:`fit`."""
-    names = checked_names(parameter_names, data.shapes[0])
     modules = modules or {}
     starts = _starts(start, recipe.ensemble, data, modules)
+    names = checked_names(parameter_names, data.shapes[0])
     place = None if folder is None else Path(folder)
     members = [
         _train_member(

@@ -1,10 +1,11 @@
 r"""The vocabulary of the library: one page with every protocol.
 
-A *simulator* turns parameters :math:`\theta` into data :math:`x`. A *sampler* draws parameters given data. A
-*scoring rule* says how well draws describe a parameter. An *objective* turns both into losses, and the trainer only
-knows objectives. Everything here is structural: to extend the library, write an object of the right shape.
+A *simulator* generates data :math:`x` from parameters :math:`\theta`. A *sampler* draws parameters conditioned on
+data. A *scoring rule* measures how well draws predict the true parameter. An *objective* combines both into losses, and
+the training loop depends on objectives only. Everything here is structural: to extend the library, write an object with
+the right methods.
 
-Shapes: the sample axis comes first, then one batch axis, then the event: draws are ``(m, n, *event)``.
+Shapes: the sample axis is first, then one batch axis, then the event: draws are ``(m, n, *event)``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Simulator = Callable[..., Array]
 
 
 class InputError(ValueError):
-    """Something the user gave does not fit; the message is one sentence that says what and how."""
+    """An invalid argument; the message is one sentence with the value and what was expected."""
 
 
 @runtime_checkable
@@ -53,14 +54,14 @@ class Prior(Protocol):
 
 @runtime_checkable
 class Executor(Protocol):
-    """Maps a job over chunk indices; results may come back in any order."""
+    """Maps a job over chunk indices; results may be returned in any order."""
 
     def __call__(self, job: Callable[[int], Any], indices: Iterable[int]) -> Iterator[Any]: ...
 
 
 @runtime_checkable
 class Rows(Protocol):
-    """A column of simulations, in memory or on disk: it knows its shape and gives rows by index."""
+    """A column of simulations, in memory or on disk, with a shape and rows by index."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -77,9 +78,9 @@ class Kernel(Protocol):
 
 @runtime_checkable
 class ScoringRule(Protocol):
-    """Scores ``m`` draws ``(m, n, *event)`` against what came true ``(n, *event)``, row by row; lower is better.
+    """Scores ``m`` draws ``(m, n, *event)`` against the true value ``(n, *event)``, row by row; lower is better.
 
-    Rows stay unreduced, so that weights, paired tests and confidence intervals come for free.
+    Scores are not averaged over rows, so that they can be weighted and compared in pairs.
     """
 
     def __call__(self, samples: Tensor, theta: Tensor) -> Tensor: ...

@@ -1,18 +1,20 @@
+import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import warnings
-from dataclasses import replace
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from propersbi import cli
+from propersbi.app import cli
 
 MODEL = """
 import numpy as np
@@ -29,7 +31,19 @@ def simulator(theta, rng):
 parameter_names = ["first", "second <b>"]
 """
 
-QUICK = ["-n", "400", "--max-steps", "20", "-m", "3", "-q"]
+QUICK = ["-n", "400", "--max-steps", "20", "-m", "3", "--refinement-steps", "1", "-q"]
+RUN = ["run", "my_model.py", "--observation", "x.npy", "-o", "r", *QUICK]
+
+
+def main(words, patch):
+    """Run the command line in this process; its exit code."""
+    patch.setattr(sys, "argv", ["propersbi", *map(str, words)])
+    patch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
+    try:
+        cli.main()
+    except SystemExit as exit_:
+        return exit_.code or 0
+    return 0
 
 
 @pytest.fixture
@@ -38,17 +52,33 @@ def call(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
-        monkeypatch.setattr(sys, "argv", ["propersbi", *map(str, words)])
-        code = 0
-        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back afterwards
-        try:
-            cli.main()
-        except SystemExit as exit_:
-            code = exit_.code or 0
+        code = main(words, monkeypatch)
         shown = capsys.readouterr()
         return code, shown.out, shown.err
 
     return run
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a file, an observation and a finished run of them; what was printed is in out.txt and err.txt."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "my_model.py").write_text(MODEL)
+    np.save(folder / "x.npy", np.array([0.3, 0.7]))
+    with pytest.MonkeyPatch.context() as patch, io.StringIO() as out, io.StringIO() as err:
+        patch.chdir(folder)
+        with redirect_stdout(out), redirect_stderr(err):
+            assert main(RUN, patch) == 0
+        (folder / "out.txt").write_text(out.getvalue())
+        (folder / "err.txt").write_text(err.getvalue())
+    return folder
+
+
+@pytest.fixture
+def finished(made, tmp_path):
+    """A copy of the finished run to work on."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
 @pytest.fixture
@@ -79,26 +109,23 @@ def test_step_by_step(call, tmp_path):
     assert len(out.splitlines()) == 4
 
 
-def test_run_with_an_own_file_and_again(call, own_file):
-    command = ("run", "my_model.py", "--observation", "x.npy", "-o", "r", *QUICK)
-    code, out, err = call(*command)
-    assert code == 0, err
-    assert "Report:" in out
-    assert err == ""
-    report = (own_file / "r" / "report.html").read_text()
+def test_run_with_an_own_file_and_again(call, finished):
+    assert "Report: r/report.html" in (finished / "out.txt").read_text()
+    assert (finished / "err.txt").read_text() == ""
+    report = (finished / "r" / "report.html").read_text()
     assert "second &lt;b&gt;" in report
     assert "second <b>" not in report
     names = ("simulations", "posterior", "checkpoint.ckpt", "diagnostics.npz")
-    before = {name: (own_file / "r" / name).stat().st_mtime_ns for name in ("diagnostics.npz",)}
-    shards = {p: p.stat().st_mtime_ns for p in (own_file / "r" / "simulations").rglob("*.safetensors")}
-    assert all((own_file / "r" / name).exists() for name in names)
-    assert call(*command)[0] == 0
+    assert all((finished / "r" / name).exists() for name in names)
+    before = (finished / "r" / "diagnostics.npz").stat().st_mtime_ns
+    shards = {p: p.stat().st_mtime_ns for p in (finished / "r" / "simulations").rglob("*.safetensors")}
+    assert call(*RUN)[0] == 0
     assert {p: p.stat().st_mtime_ns for p in shards} == shards
-    assert before == {"diagnostics.npz": (own_file / "r" / "diagnostics.npz").stat().st_mtime_ns}
+    assert (finished / "r" / "diagnostics.npz").stat().st_mtime_ns == before
 
 
 def test_run_in_rounds_and_again(call, own_file):
-    quick = ("-n", "1600", "--test", "50", "--max-steps", "10", "-m", "3", "-q")
+    quick = ("-n", "1600", "--test", "50", "--max-steps", "10", "-m", "3", "--refinement-steps", "1", "-q")
     command = ("run", "my_model.py", "--observation", "x.npy", "--rounds", "2", "-o", "r", *quick)
     code, out, err = call(*command)
     assert code == 0, err
@@ -115,9 +142,8 @@ def test_run_in_rounds_and_again(call, own_file):
     assert code == 0, err
 
 
-def test_a_run_directory_never_runs_the_file_it_names(call, own_file):
-    assert call("run", "my_model.py", "-o", "r", *QUICK)[0] == 0
-    (own_file / "my_model.py").write_text("raise SystemExit('the file was run')")
+def test_a_run_directory_never_runs_the_file_it_names(call, finished):
+    (finished / "my_model.py").write_text("raise SystemExit('the file was run')")
     assert call("sample", "r", "-x", "x.npy")[0] == 0
     assert call("diagnose", "r", "-x", "x.npy", "-q")[0] == 0
     assert call("report", "r")[0] == 0
@@ -131,7 +157,7 @@ def test_more_simulations_are_added_and_trained_anew(call):
     assert {p: p.stat().st_mtime_ns for p in shards} == shards
     code, _, err = call("train", "r", "--max-steps", "20", "-m", "3", "-q")
     assert code == 2
-    assert "trained with data = " in err
+    assert "trained on other simulations" in err
 
 
 @pytest.mark.parametrize(
@@ -148,16 +174,30 @@ def test_more_simulations_are_added_and_trained_anew(call):
         (["run", "my_model.py", "--observation", "3"], "Only a task has numbered observations"),
         (["run", "my_model.py", "-x", "nan.npy", *QUICK], "'observation' must be finite"),
         (["run", "my_model.py", "-x", "long.npy", *QUICK], "'observation' must have shape (2,)"),
-        (["run", "my_model.py", "-n", "400", "-m", "1", "-q"], "m > 1 draws, got m = 1"),
+        (["run", "my_model.py", "-n", "400", "-m", "1", "-q"], "m > 1 draws, got draws = 1"),
         (["run", "two_moons", "--rule", "enrgy"], "Did you mean 'energy'?"),
-        (["run", "my_model.py", "--rounds", "3", "-q"], "3 rounds are for one observation: give --observation FILE"),
+        (
+            ["run", "my_model.py", "--rounds", "3", "-q"],
+            "3 rounds are for one observation: give an 'observation' (--observation FILE)",
+        ),
         (
             ["run", "my_model.py", "-x", "x.npy", "--rounds", "3", "--correction", "truncate"],
             "Did you mean 'truncated'?",
         ),
         (
-            ["run", "my_model.py", "-x", "x.npy", "--rounds", "3", "--correction", "rejection", "--steps", "8"],
-            "steps = 1, not 8",
+            [
+                "run",
+                "my_model.py",
+                "-x",
+                "x.npy",
+                "--rounds",
+                "3",
+                "--correction",
+                "rejection",
+                "--refinement-steps",
+                "8",
+            ],
+            "refinement_steps",
         ),
         (["run", "two_moons", "-n", "0", "-q"], "'n' must be a whole number of at least 1, got 0"),
         (["run", "broken.py"], "'broken.py' cannot be run: NameError"),
@@ -193,14 +233,12 @@ def test_debug_shows_the_traceback(call, monkeypatch):
         call("run", "two_mons", "--debug")
 
 
-def test_a_changed_byte_in_the_posterior_is_refused(call):
-    call("simulate", "two_moons", "-n", "400", "-q", "-o", "r")
-    call("train", "r", "--max-steps", "20", "-m", "3", "-q")
+def test_a_changed_byte_in_the_posterior_is_refused(call, finished):
     path = Path("r/posterior/weights.safetensors")
     content = bytearray(path.read_bytes())
     content[-5] ^= 1
     path.write_bytes(content)
-    code, _, err = call("sample", "r", "-x", "1")
+    code, _, err = call("sample", "r", "-x", "x.npy")
     assert code == 2
     assert "checksum does not fit" in err
 
@@ -276,14 +314,15 @@ def test_importing_the_package_and_asking_for_help_load_no_torch():
     assert out.split() == ["False", "False"]
 
 
-def test_run_json_says_what_was_done(call, own_file):
-    call("run", "my_model.py", "-x", "x.npy", "-o", "r", *QUICK)
-    record = json.loads(Path("r/run.json").read_text())
-    assert record["model"] == "my_model.py"
+def test_run_json_says_what_was_done(made):
+    record = json.loads((made / "r" / "run.json").read_text())
+    assert record["problem"] == "my_model.py"
     assert record["simulations"]["n"] == 400
-    assert record["training"]["m"] == 3
-    assert record["training"]["rule"] == {"class": "EnergyScore", "beta": 0.5, "fair": True}
-    assert os.fspath(own_file) not in Path("r/run.json").read_text()
+    assert record["command"] == " ".join(["propersbi", *RUN])
+    assert record["training"]["recipe"]["draws"] == 3
+    assert record["training"]["recipe"]["rule"] == {"class": "EnergyScore", "beta": 0.5, "fair": True}
+    assert record["observation"] == {"source": "x.npy"}
+    assert os.fspath(made) not in (made / "r" / "run.json").read_text()
 
 
 @pytest.mark.filterwarnings("default")
@@ -299,43 +338,32 @@ def test_a_changed_model_and_bad_rows_are_said_in_a_sentence(call, own_file):
     assert len(lines) == 2
 
 
-def test_a_task_says_how_it_is_run_unless_told_otherwise(tmp_path):
-    from propersbi.app.models import load_model
-    from propersbi.app.run import Run
-
-    camera = load_model("camera")
-    quick = {"simulations": 60, "test": 30, "draws": 100}
-    quick["training"] = {"max_steps": 2, "m": 3, "rule": {"class": "EnergyScore", "beta": 1.0}, "batch_size": 8}
-    model = replace(camera, quick=quick)
-    run = Run.create(tmp_path / "r", model, "test")
-    assert len(run.simulate(model, progress=False)) == 60
-    info = run.train(model, m=2, progress=False).info
-    assert (info["steps"], info["m"], info["rule"]["beta"], info["batch_size"]) == (2, 2, 1.0, 8)
-    checks = run.diagnose(model, observation=model.observation(1), source="1", progress=False)
-    assert (checks.n, checks.draws, checks.event) == (30, 100, (28, 28))
-    assert "reference" not in checks.arrays
-    page = run.report().read_text()
-    assert "Test pairs and their posteriors" in page
-    assert "could not be drawn" not in page
+def test_any_choice_of_the_recipe_can_be_set(call, finished):
+    (finished / "r" / "checkpoint.ckpt").unlink()
+    words = ("--set", "learning_rate=1e-3", "--set", "stopping=[Patience(validations=7)]", "--beta", "1.0")
+    assert call("train", "r", *QUICK[2:], *words)[0] == 0
+    recipe = json.loads(Path("r/run.json").read_text())["training"]["recipe"]
+    assert recipe["training"]["learning_rate"] == 1e-3
+    (stopping,) = recipe["training"]["stopping"]
+    assert (stopping["class"], stopping["validations"]) == ("Patience", 7)
+    assert recipe["rule"]["beta"] == 1.0
 
 
-def test_noise_of_a_task_is_drawn_anew_in_training(tmp_path):
-    from propersbi.app.models import load_model
-    from propersbi.app.run import Run
-    from propersbi.simulation.store import Store
-
-    model, seen = load_model("two_moons"), []
-    quick = {"simulations": 60, "test": 30, "training": {"max_steps": 2, "batch_size": 8}}
-
-    def noise(x):
-        seen.append(len(x))
-        return x + 100.0
-
-    model = replace(model, quick=quick, parts=(lambda theta: 0 * theta, noise))
-    run = Run.create(tmp_path / "r", model, "test")
-    assert not run.simulate(model, progress=False).x[:].any()
-    posterior = run.train(model, progress=False)
-    assert seen.count(8) >= 2  # a batch for every step
-    assert posterior.x_units.center.tolist() == [100.0, 100.0]
-    _, fresh = Store.open(tmp_path / "r" / "simulations").rows("test")
-    assert fresh[:].any()
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "learning_rat=1"], "did you mean 'learning_rate'?"),
+        (["--set", "learning_rate"], "--set takes NAME=VALUE"),
+        (["--set", "=3"], "--set takes NAME=VALUE"),
+        (["--set", "rule=EnergyScor(beta=1.0)"], "'EnergyScor' is not a class that can be loaded"),
+        (["--set", "rule=EnergyScore(1.0)"], "Write the arguments of EnergyScore by name"),
+        (["--set", "rule=EnergyScore(gamma=1.0)"], "'EnergyScore' has no argument 'gamma'"),
+        (["--set", "draws=__import__('os').getpid()"], "is not a number, a word, a list or a class"),
+        (["--rule", "kernel", "--beta", "1"], "Only the energy score has a 'beta'"),
+    ],
+)
+def test_wrong_choices_are_refused_before_anything_is_simulated(call, own_file, words, message):
+    code, out, err = call("run", "my_model.py", "-o", "r", "-q", *words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not Path("r").exists()

@@ -58,9 +58,11 @@ def test_anything_that_samples_takes_part():
 
     posterior = ps.fit(theta, x, max_steps=3, parameter_names=["a", "b"], progress=False)
     samplers = {"ours": posterior, "single": Single(), "function": gaussian(1.0), "draws": gaussian(1.0)(100, x)}
-    text = ps.compare(samplers, theta, x, draws=50, progress=False).summary()
+    text = ps.compare(samplers, theta, x, num_samples=50, progress=False).summary()
     assert all(name in text for name in [*samplers, "CRPS a", "CRPS b", "60 pairs"])
-    assert text == ps.compare(dict(samplers, function=gaussian(1.0)), theta, x, draws=50, progress=False).summary()
+    assert (
+        text == ps.compare(dict(samplers, function=gaussian(1.0)), theta, x, num_samples=50, progress=False).summary()
+    )
 
 
 def test_fields_are_compared_as_a_whole():
@@ -74,8 +76,8 @@ def test_bad_input_gets_a_sentence():
     theta, x = conjugate(20)
     with pytest.raises(InputError, match="nothing to compare"):
         ps.compare({}, theta, x)
-    with pytest.raises(InputError, match="'draws' must be at least 2, got 1"):
-        ps.compare({"a": gaussian(1.0)}, theta, x, draws=1)
+    with pytest.raises(InputError, match="'num_samples' must be at least 2, got 1"):
+        ps.compare({"a": gaussian(1.0)}, theta, x, num_samples=1)
     with pytest.raises(InputError, match="'level' must lie between 0 and 1, got 95"):
         ps.compare({"a": gaussian(1.0)}, theta, x, level=95)
     with pytest.raises(InputError, match=r"'a' gave draws of shape \(5, 3, 2\), expected \(draws > 1, 20, \(2,\)\)"):

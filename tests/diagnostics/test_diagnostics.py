@@ -38,7 +38,7 @@ def simulator(theta, rng):
 
 def run(posterior=None, n=600, event=(3,), **options):
     theta, x = pairs(n, event)
-    return diagnose(posterior or Normal(), theta, x, **{"draws": 200, "progress": False, **options})
+    return diagnose(posterior or Normal(), theta, x, **{"num_samples": 200, "progress": False, **options})
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +62,8 @@ def test_exact_posterior_is_good_throughout(exact):
 
 def test_reference_posterior_is_compared():
     exact = 0.5**0.5 * np.random.default_rng(1).normal(size=(60, 1))
-    good = run(n=30, event=(1,), draws=100, observation=np.zeros(1), reference=exact)
-    poor = run(n=30, event=(1,), draws=100, observation=np.zeros(1), reference=exact + 5)
+    good = run(n=30, event=(1,), num_samples=100, observation=np.zeros(1), reference=exact)
+    poor = run(n=30, event=(1,), num_samples=100, observation=np.zeros(1), reference=exact + 5)
     assert verdict(good, "C2ST").verdict == "good"
     assert verdict(poor, "C2ST").verdict == "poor"
     assert "classifier" in poor.headline
@@ -72,7 +72,8 @@ def test_reference_posterior_is_compared():
 
 def test_no_false_alarm_over_many_test_sets():
     words = [
-        diagnose(Normal(), *pairs(100, (2,), seed), draws=100, seed=seed, progress=False).overall for seed in range(30)
+        diagnose(Normal(), *pairs(100, (2,), seed), num_samples=100, seed=seed, progress=False).overall
+        for seed in range(30)
     ]
     assert words.count("poor") == 0
     assert words.count("fair") <= 4
@@ -151,7 +152,7 @@ def test_model_that_cannot_explain_the_observation():
 
 
 def test_images_are_summarised():
-    result = run(n=60, event=(12, 12), draws=100, observation=np.zeros((12, 12)), simulator=simulator)
+    result = run(n=60, event=(12, 12), num_samples=100, observation=np.zeros((12, 12)), simulator=simulator)
     assert result.event == (12, 12)
     assert result.parameters["r2"].shape == (144,)
     assert result.arrays["ranks"].shape == (60, 64)
@@ -160,12 +161,12 @@ def test_images_are_summarised():
     assert result.overall == "good"
     assert result.arrays["example_theta"].shape == (8, 12, 12)
     assert result.arrays["example_draws"].shape == (50, 8, 12, 12)
-    assert "example_theta" not in run(n=60, event=(3, 3), draws=100).arrays
+    assert "example_theta" not in run(n=60, event=(3, 3), num_samples=100).arrays
 
 
 def test_of_many_parameters_a_few_odd_ones_do_not_decide():
     few, many = (
-        run(Normal(shift=3.0 * (torch.arange(100) < wrong)), n=200, event=(100,), draws=100) for wrong in (3, 10)
+        run(Normal(shift=3.0 * (torch.arange(100) < wrong)), n=200, event=(100,), num_samples=100) for wrong in (3, 10)
     )
     assert verdict(few, "Calibration error").verdict == "good"
     assert verdict(many, "Calibration error").verdict == "poor"
@@ -175,14 +176,14 @@ def test_of_many_parameters_a_few_odd_ones_do_not_decide():
 def test_parameters_that_do_not_vary_are_left_out():
     theta, x = pairs(60, (4,))
     theta[:, 2] = 1
-    result = diagnose(Normal(), theta, x, draws=100, progress=False, parameter_names=list("abcd"))
+    result = diagnose(Normal(), theta, x, num_samples=100, progress=False, parameter_names=list("abcd"))
     assert result.parameter_names == ("a", "b", "d")
     assert "3 of 4" in result.notes[0]
 
 
 def test_one_parameter_given_as_plain_numbers():
     theta, x = pairs(50, (1,))
-    result = diagnose(Normal(), theta[:, 0].tolist(), x[:, 0].tolist(), draws=100, progress=False)
+    result = diagnose(Normal(), theta[:, 0].tolist(), x[:, 0].tolist(), num_samples=100, progress=False)
     assert result.event == (1,)
 
 
@@ -202,9 +203,9 @@ def test_rows_on_disk_are_read_block_by_block(monkeypatch):
             return self.values[index]
 
     theta, x = pairs(100, (2,))
-    monkeypatch.setattr(measure, "BLOCK", 100 * 2 * 30)
+    monkeypatch.setattr(measure, "BLOCK_NUMBERS", 100 * 2 * 30)
     rows = Lazy(x)
-    result = diagnose(Normal(), Lazy(theta), rows, draws=100, progress=False)
+    result = diagnose(Normal(), Lazy(theta), rows, num_samples=100, progress=False)
     assert len(rows.asked) == 4
     assert result.n == 100
 
@@ -212,8 +213,8 @@ def test_rows_on_disk_are_read_block_by_block(monkeypatch):
 def test_large_events_take_fewer_draws(monkeypatch):
     from propersbi.diagnostics import measure
 
-    monkeypatch.setattr(measure, "LIMIT", 600)
-    assert run(n=30, draws=300).draws == 200
+    monkeypatch.setattr(measure, "MAX_NUMBERS", 600)
+    assert run(n=30, num_samples=300).num_samples == 200
 
 
 def test_summary_is_an_aligned_plain_table(exact):
@@ -227,27 +228,36 @@ def test_summary_is_an_aligned_plain_table(exact):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"theta": np.zeros((0, 3)), "x": np.zeros((0, 3))}, "0 test pairs"),
+        ({"theta": np.zeros((0, 3)), "x": np.zeros((0, 3))}, "There are no simulations"),
         ({"theta": np.zeros((5, 3)), "x": np.zeros((5, 3))}, "5 test pairs; at least 20"),
-        ({"x": np.zeros((50, 3))}, "600 rows and 'x' has 50"),
-        ({"theta": np.full((600, 3), np.nan)}, "row 0 is not"),
-        ({"x": np.full((600, 3), np.inf)}, "'x' must be finite"),
+        ({"x": np.zeros((50, 3))}, "600 rows but x has 50"),
+        ({"theta": np.full((600, 3), np.nan)}, "All 600 simulations hold NaN"),
+        ({"x": np.full((600, 3), np.inf)}, "All 600 simulations hold NaN or infinite"),
         ({"theta": np.ones((600, 3))}, "None of the 3 parameters varies"),
-        ({"theta": "abc"}, "rows of numbers"),
-        ({"draws": 5}, "at least 100, got 5"),
+        ({"theta": "abc"}, "'theta' must be an array of numbers, got str"),
+        ({"num_samples": 5}, "at least 100, got 5"),
         ({"reference": np.zeros((10, 3))}, "'reference' is compared with an 'observation'"),
         ({"observation": np.zeros(4)}, r"must have shape \(3,\)"),
         ({"observation": np.array([0, np.nan, 0])}, "'observation' must be finite"),
         ({"observation": np.zeros(3), "reference": np.zeros((10, 2))}, "'reference' must have shape"),
+        ({"reference": np.zeros((10, 3)), "observation": "abc"}, "array of numbers, got str"),
         ({"prior_samples": np.zeros((10, 2))}, "'prior_samples' must have shape"),
         ({"parameter_names": ["a"]}, "1 parameter names for 3"),
     ],
 )
 def test_wrong_input_is_a_sentence(change, message):
     theta, x = pairs()
-    given = {"theta": theta, "x": x, "draws": 100, **change}
+    given = {"theta": theta, "x": x, "num_samples": 100, **change}
     with pytest.raises(InputError, match=message):
         diagnose(Normal(), given.pop("theta"), given.pop("x"), progress=False, **given)
+
+
+def test_pairs_that_are_not_finite_are_left_out_with_a_warning():
+    theta, x = pairs(60)
+    x[3] = np.nan
+    with pytest.warns(UserWarning, match="1 of 60 simulations hold NaN"):
+        result = diagnose(Normal(), theta, x, num_samples=100, progress=False)
+    assert result.n == 59
 
 
 def test_wrong_posteriors_are_sentences():
@@ -259,9 +269,9 @@ def test_wrong_posteriors_are_sentences():
             return self.values(sample_shape[0], len(x))
 
     with pytest.raises(InputError, match=r"shape \(100, 7\)"):
-        run(Wrong(lambda m, n: torch.zeros(m, 7)), draws=100)
+        run(Wrong(lambda m, n: torch.zeros(m, 7)), num_samples=100)
     with pytest.raises(InputError, match="not finite"):
-        run(Wrong(lambda m, n: torch.full((m, n, 3), torch.nan)), draws=100)
+        run(Wrong(lambda m, n: torch.full((m, n, 3), torch.nan)), num_samples=100)
 
 
 def test_round_trip(exact, tmp_path):
@@ -340,6 +350,25 @@ def test_tampered_json_is_a_sentence(exact, tmp_path, change):
     exact.save(tmp_path)
     rewrite(tmp_path, change)
     with pytest.raises(InputError):
+        Diagnostics.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("shown", np.array([0.0, 1.0, 2.0])),
+        ("shown", np.array([0, 1, 3])),
+        ("shown", np.array(0)),
+        ("ranks", np.zeros((600, 2))),
+        ("theta", None),
+        ("prior", None),
+        ("coverage", np.zeros((51, 2))),
+    ],
+)
+def test_arrays_that_do_not_fit_are_a_sentence(exact, tmp_path, name, array):
+    arrays = {key: value for key, value in exact.arrays.items() if key != name}
+    replace(exact, arrays=arrays if array is None else {**arrays, name: array}).save(tmp_path)
+    with pytest.raises(InputError, match=f"'{name}' is missing or misshapen"):
         Diagnostics.load(tmp_path)
 
 

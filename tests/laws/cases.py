@@ -1,15 +1,27 @@
-"""Every implementation once, by name; the laws in test_contracts.py run on each of them."""
+"""Every implementation once, by name; the laws in this folder run on each of them.
 
+``test_complete.py`` checks that every public implementation is in a table.
+"""
+
+import math
+
+import numpy as np
 import torch
+from torch import nn
 
-from propersbi.simulation.executors import Joblib, Serial
-from propersbi.training.divergences import KL, Hellinger, JensenShannon, Pearson, ReverseKL, TotalVariation, Wasserstein
-from propersbi.scoring.kernels import Gaussian, InverseMultiquadric, Laplace, Matern, Mixture, RationalQuadratic
-from propersbi.samplers.latent import CorrectedSampler, Metropolis, Rejection
-from propersbi.networks import Flow, MLPCritic, MLPGenerator, PaperCamera, PaperMLP, PaperShallowWater, UNetGenerator
-from propersbi.training.objectives import Adversarial, MaximumLikelihood, ScoreMinimization
-from propersbi.samplers.refined import ReverseMarkov
-from propersbi.samplers.linear import Residual
+from propersbi import tasks
+from propersbi.networks import FieldGenerator, Flow, GridEmbedding, MLPCritic, MLPGenerator, UNetGenerator
+from propersbi.samplers import (
+    Adapted,
+    Bounds,
+    LatentCorrected,
+    LinearResidual,
+    Metropolis,
+    Mixture,
+    Refined,
+    Rejection,
+    Standardized,
+)
 from propersbi.scoring import (
     Derived,
     EnergyScore,
@@ -19,6 +31,25 @@ from propersbi.scoring import (
     SlicedEnergyScore,
     VariogramScore,
 )
+from propersbi.scoring.kernels import Gaussian, InverseMultiquadric, KernelMixture, Laplace, Matern, RationalQuadratic
+from propersbi.sequential import CorrectedLatent, ImportanceWeights, Truncated, Uncorrected
+from propersbi.sequential.ratio import Classification
+from propersbi.simulation import Joblib, Serial
+from propersbi.tasks.priors import BoxUniform, LogNormal
+from propersbi.tasks.priors import Gaussian as GaussianPrior
+from propersbi.training import (
+    Adversarial,
+    Collapse,
+    Evenness,
+    FirstRise,
+    MaximumLikelihood,
+    MaxSteps,
+    Patience,
+    ScoreMinimization,
+    StopReason,
+    TimeLimit,
+)
+from propersbi.training.divergences import KL, Hellinger, JensenShannon, Pearson, ReverseKL, TotalVariation, Wasserstein
 
 KERNELS = {
     "gaussian": Gaussian(bandwidth=1.3),
@@ -28,7 +59,7 @@ KERNELS = {
     "matern 1/2": Matern(bandwidth=1.3, nu=0.5),
     "matern 3/2": Matern(bandwidth=1.3, nu=1.5),
     "matern 5/2": Matern(bandwidth=1.3, nu=2.5),
-    "mixture": Mixture(Gaussian(bandwidth=1.0), factors=(0.3, 1.0, 3.0)),
+    "mixture": KernelMixture(Gaussian(bandwidth=1.0), factors=(0.3, 1.0, 3.0)),
 }
 
 # Rules of any number of parameters.
@@ -67,35 +98,32 @@ GENERATORS = {
     "mlp deep": lambda: MLPGenerator((2,), (3,), width=16, depth=3, head_width=8),
     "u-net": lambda: UNetGenerator((9, 8), (9, 8), channels=(4, 6), latent_maps=2),
     "u-net channels": lambda: UNetGenerator((2, 8, 8), (3, 8, 8), channels=(4,), head=(3,), regression=False),
-    "paper": lambda: PaperMLP((2,), (3,)),
-    "paper camera": lambda: PaperCamera((28, 28), (1, 28, 28)),
-    "paper shallow water": lambda: PaperShallowWater((5,), (2, 40, 40), width=2),
-    "paper small": lambda: PaperMLP((2,), (3,), before=1, after=1),
+    "field": lambda: FieldGenerator((10,), (8, 12), width=16, shared=4),
 }
 
 OBJECTIVES = {
-    "energy": lambda: ScoreMinimization(MLPGenerator((2,), (2,), width=16, depth=1), EnergyScore(), m=5),
+    "energy": lambda: ScoreMinimization(MLPGenerator((2,), (2,), width=16, depth=1), EnergyScore(), draws=5),
     "kernel": lambda: ScoreMinimization(
-        MLPGenerator((2,), (2,), width=16, depth=1), KernelScore(Gaussian(bandwidth=1.0)), m=5
+        MLPGenerator((2,), (2,), width=16, depth=1), KernelScore(Gaussian(bandwidth=1.0)), draws=5
     ),
-    "paper": lambda: ScoreMinimization(PaperMLP((2,), (2,)), EnergyScore(), m=3),
     "refinement": lambda: ScoreMinimization(
-        ReverseMarkov(MLPGenerator((2,), (2,), width=16, depth=1, chain=True), center=1.0), EnergyScore(), m=5
+        Refined(MLPGenerator((2,), (2,), width=16, depth=1, chain=True), center=1.0), EnergyScore(), draws=5
     ),
     "gan": lambda: Adversarial(MLPGenerator((2,), (2,), width=16, depth=1), critic=critic(), critic_steps=2),
     "wasserstein": lambda: Adversarial(
-        MLPGenerator((2,), (2,), width=16, depth=1), Wasserstein(), critic=critic(), m=2, unrolled=2
+        MLPGenerator((2,), (2,), width=16, depth=1), Wasserstein(), critic=critic(), draws=2, unrolled=2
     ),
     "flow": lambda: MaximumLikelihood(Flow((2,), (2,), transforms=2, width=16)),
-    "flow by energy": lambda: ScoreMinimization(Flow((2,), (2,), transforms=2, width=16), EnergyScore(), m=5),
-    "corrected latent": lambda: ScoreMinimization(leaning(Metropolis(steps=3)), EnergyScore(), m=5),
-    "gan with corrected latent": lambda: Adversarial(leaning(Rejection(batch=8)), critic=critic(), m=2),
+    "flow by energy": lambda: ScoreMinimization(Flow((2,), (2,), transforms=2, width=16), EnergyScore(), draws=5),
+    "corrected latent": lambda: ScoreMinimization(tilted(Metropolis(steps=3)), EnergyScore(), draws=5),
+    "gan with corrected latent": lambda: Adversarial(tilted(Rejection(batch=8)), critic=critic(), draws=2),
     "residual": lambda: ScoreMinimization(
-        Residual(MLPGenerator((2,), (2,), width=16, depth=1)).fit(*linear_pairs(50)), EnergyScore(), m=5
+        prepared(LinearResidual(MLPGenerator((2,), (2,), width=16, depth=1))), EnergyScore(), draws=5
     ),
+    "classification": lambda: Classification(Halves()),
 }
 
-GAMES = {
+DIVERGENCES = {
     "jensen-shannon": JensenShannon(),
     "jensen-shannon, non-saturating": JensenShannon(saturating=False),
     "kl": KL(),
@@ -111,7 +139,7 @@ def critic(**options):
     return MLPCritic((2,), (2,), width=32, depth=2, **options)
 
 
-# How latent variables are drawn from a law that is not normal.
+# How latent variables are drawn from a distribution that is not normal.
 LATENTS = {
     "rejection": Rejection(batch=1000),
     "rejection, known bound": Rejection(batch=1000, log_bound=0.0),
@@ -120,13 +148,129 @@ LATENTS = {
 }
 
 
-def leaning(latent):
-    """A generator whose draws in training lean to large parameters."""
+def tilted(latent):
+    """A generator whose draws in training favour large parameters."""
     generator = MLPGenerator((2,), (2,), width=16, depth=1)
-    return CorrectedSampler(generator, latent, lambda theta: 0.3 * theta[..., 0], lambda theta: theta)
+    return LatentCorrected(generator, latent, lambda theta: 0.3 * theta[..., 0], lambda theta: theta)
 
 
 EXECUTORS = {"serial": Serial(), "joblib": Joblib(workers=2)}
+
+ADVERSARIAL = {"gan", "wasserstein", "gan with corrected latent"}  # of the objectives
+
+
+class Halves(nn.Module):
+    """Log odds of the first of two parameters being positive."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+
+    def forward(self, values):
+        return self.layer(values)[..., 0]
+
+
+class OwnModule(nn.Module):
+    """A module of a user's own with just the methods of a sampler."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+
+    def sample(self, m, x):
+        mean, scale = self.layer(x).chunk(2, -1)
+        return mean + scale * torch.randn(m, *mean.shape)
+
+    def training_pair(self, m, theta, x):
+        return self.sample(m, x), theta
+
+
+def one_pass():
+    return MLPGenerator((2,), (3,), width=16, depth=1)
+
+
+def step():
+    return MLPGenerator((2,), (3,), width=16, depth=1, chain=True)
+
+
+def flow():
+    return Flow((2,), (3,), transforms=1, width=8)
+
+
+# Samplers and their wrappers, in several orders.
+SAMPLERS = {
+    **GENERATORS,
+    "flow": flow,
+    "refined": lambda: Refined(step(), refinement_steps=3),
+    "refined u-net": lambda: Refined(UNetGenerator((8, 8), (8, 8), channels=(4,), chain=True), refinement_steps=2),
+    "standardized": lambda: Standardized(one_pass()),
+    "standardized flow": lambda: Standardized(flow()),
+    "residual": lambda: LinearResidual(one_pass()),
+    "residual flow": lambda: LinearResidual(flow()),
+    "residual of residual": lambda: LinearResidual(LinearResidual(one_pass())),
+    "residual of refined": lambda: LinearResidual(Refined(step(), refinement_steps=2)),
+    "default": lambda: Standardized(LinearResidual(Refined(step(), refinement_steps=2))),
+    "residual of standardized": lambda: LinearResidual(Standardized(one_pass())),
+    "standardized twice": lambda: Standardized(Standardized(Refined(step(), refinement_steps=2))),
+    "mixture": lambda: Mixture([one_pass(), one_pass(), one_pass()]),
+    "mixture of defaults": lambda: Mixture([SAMPLERS["default"](), SAMPLERS["default"]()]),
+    "mixture of flows": lambda: Mixture([Standardized(flow()), flow()]),
+    "standardized mixture": lambda: Standardized(LinearResidual(Mixture([one_pass(), one_pass()]))),
+    "latent corrected": lambda: LatentCorrected(
+        one_pass(), Rejection(batch=8), lambda theta: 0.3 * theta[..., 0], lambda theta: theta
+    ),
+    "adapted": lambda: Adapted(OwnModule(), (2,), (3,)),
+}
+
+EMBEDDINGS = {
+    "grid": lambda: GridEmbedding((16, 12), channels=(4, 6), width=12, features=10),
+    "grid with channels": lambda: GridEmbedding((2, 16, 12), channels=(4, 6), width=12, features=10),
+    "spectrum": lambda: GridEmbedding((2, 15, 12), channels=(4, 6), width=12, features=10, spectrum=True, lost=1),
+}
+
+CRITICS = {
+    "mlp": lambda: MLPCritic((2,), (3,), width=16),
+    "mlp spectral": lambda: MLPCritic((2,), (3,), width=16, spectral=True),
+    "mlp embedded": lambda: MLPCritic((2,), (3,), width=16, embedding=nn.Linear(3, 5)),
+}
+
+# Stopping rules, and why they stop.
+STOPPINGS = {
+    "patience": (Patience(2), StopReason.PATIENCE),
+    "first rise": (FirstRise(), StopReason.FIRST_RISE),
+    "evenness": (Evenness(0.5, validations=3), StopReason.EVEN),
+    "collapse": (Collapse(), StopReason.COLLAPSED),
+    "time limit": (TimeLimit(10.0), StopReason.TIME_LIMIT),
+    "max steps": (MaxSteps(50), StopReason.MAX_STEPS),
+}
+
+CORRECTIONS = {
+    "uncorrected": Uncorrected(),
+    "weights": ImportanceWeights(draws=500),
+    "truncated": Truncated(),
+    "rejection": CorrectedLatent(Rejection(batch=20), draws=500),
+    "metropolis": CorrectedLatent(Metropolis(steps=5), draws=500),
+}
+
+PRIORS = {
+    "uniform": BoxUniform([-1.0, -1.0], [1.0, 1.0]),
+    "gaussian": GaussianPrior(np.zeros(2), np.eye(2)),
+    "log-normal": LogNormal(np.zeros(2), np.ones(2)),
+    "torch": torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 1.0), 1),
+    "list": [torch.distributions.Normal(0.0, 1.0), torch.distributions.Exponential(1.0)],
+    "draws": np.random.default_rng(0).normal(size=(50, 2)),
+}
+
+TASKS = {name: name for name in tasks.names()}
+
+
+def prepared(sampler, n=200, seed=0, bounds=None):
+    """A sampler prepared on pairs of its shapes."""
+    generator = torch.Generator().manual_seed(seed)
+    theta = torch.randn(n, *sampler.theta_shape, generator=generator)
+    x = torch.randn(n, *sampler.x_shape, generator=generator)
+    sampler.prepare(theta, x, bounds or Bounds.none(math.prod(sampler.theta_shape)))
+    return sampler
 
 
 def linear_pairs(n, seed=0, noise=0.5):

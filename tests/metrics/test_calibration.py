@@ -1,9 +1,9 @@
-"""Calibration checks: uniform for exact draws, not for others, and bands that hold what they say."""
+"""Calibration: ranks are uniform for exact draws and only for them, and bands have their nominal coverage."""
 
 import numpy as np
 import pytest
 
-from propersbi import calibration
+from propersbi.metrics import calibration
 from propersbi.types import InputError
 
 
@@ -142,7 +142,7 @@ def test_tarp_takes_events_of_any_shape():
     assert np.array_equal(calibration.tarp(samples, theta, np.random.default_rng(1))[1], flat)
 
 
-# -- sentences
+# -- invalid arguments
 
 
 def test_wrong_draws_are_refused_with_their_shapes():
@@ -151,7 +151,7 @@ def test_wrong_draws_are_refused_with_their_shapes():
             check(np.zeros((9, 4, 2)), np.zeros((5, 2)))
         with pytest.raises(InputError, match=r"got \(0, 5, 2\)"):
             check(np.zeros((0, 5, 2)), np.zeros((5, 2)))
-        with pytest.raises(InputError, match="must be numbers, got 90 and 0"):
+        with pytest.raises(InputError, match="must not be NaN, got 90 and 0 NaN values"):
             check(np.full((9, 5, 2), np.nan), np.zeros((5, 2)))
 
 
@@ -160,7 +160,7 @@ def test_wrong_ranks_bins_and_levels_are_refused():
         calibration.sbc_p_values(np.array([0, 12]), 9)
     with pytest.raises(InputError, match="got float64"):
         calibration.rank_histogram(np.array([0.5]), 9)
-    with pytest.raises(InputError, match=r"between 1 and draws \+ 1 = 10, got 20"):
+    with pytest.raises(InputError, match=r"between 1 and num_samples \+ 1 = 10, got 20"):
         calibration.rank_histogram(np.array([1]), 9, bins=20)
     with pytest.raises(InputError, match=r"'alphas' must lie in \[0, 1\], got 0.5 to 1.5"):
         calibration.coverage_band(10, [0.5, 1.5])

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 def fitted():
     task = ps.tasks.get("two_moons")
     sims = ps.simulate(task.prior, task.simulate, 2000, seed=0, progress=False)
-    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, max_steps=500, m=5, progress=False)
+    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, max_steps=500, draws=5, progress=False)
     test = ps.simulate(task.prior, task.simulate, 100, seed=1, progress=False)
     return posterior, torch.from_numpy(np.asarray(test.theta)), torch.from_numpy(np.asarray(test.x))
 

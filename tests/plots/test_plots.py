@@ -1,4 +1,4 @@
-"""Every picture can be drawn from plain arrays, on its own, without touching the user's matplotlib."""
+"""Every plot is made from plain arrays, on its own, without changing the global state of matplotlib."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from propersbi.types import InputError
 RNG = np.random.default_rng(0)
 
 
-def drawn(figure):
+def num_axes(figure):
     assert isinstance(figure, Figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=40)
@@ -27,11 +27,11 @@ def drawn(figure):
     return len(figure.axes)
 
 
-def draws(d, m=800):
+def normal(d, m=800):
     return RNG.normal(size=(m, d))
 
 
-def test_pyplot_and_backend_stay_untouched():
+def test_pyplot_and_backend_are_not_touched():
     code = (
         "import sys, numpy as np, matplotlib; before = dict(matplotlib.rcParams);"
         "from propersbi import plots;"
@@ -44,39 +44,39 @@ def test_pyplot_and_backend_stay_untouched():
 
 @pytest.mark.parametrize(("d", "panels"), [(1, 1), (2, 3), (4, 10)])
 def test_corner_has_a_panel_per_pair(d, panels):
-    figure = plots.corner(draws(d), reference=draws(d), prior=3 * draws(d), truth=np.zeros(d))
-    assert drawn(figure) == panels
+    figure = plots.corner(normal(d), reference=normal(d), prior=3 * normal(d), truth=np.zeros(d))
+    assert num_axes(figure) == panels
 
 
-def test_corner_says_what_it_leaves_out():
-    figure = plots.corner(draws(9))
+def test_corner_notes_the_parameters_it_hides():
+    figure = plots.corner(normal(9))
     assert figure.get_supxlabel() == "the first 8 of 9 parameters"
     assert len(figure.axes) == 36
 
 
-def test_corner_enlarges_thin_islands():
+def test_corner_enlarges_thin_modes():
     angle = RNG.uniform(0, np.pi, 4000)
     crescent = 0.1 * np.stack([np.cos(angle), np.sin(angle)], 1) + 0.005 * RNG.normal(size=(4000, 2))
     both = np.concatenate([crescent - 0.8, 0.8 - crescent])
-    assert drawn(plots.corner(both, reference=both)) == 4
+    assert num_axes(plots.corner(both, reference=both)) == 4
 
 
-def test_corner_takes_torch_constants_and_stray_values():
+def test_corner_accepts_tensors_constants_and_nan():
     samples = torch.randn(500, 2)
     samples[:, 1] = 3.0
     samples[0, 0] = torch.nan
-    assert drawn(plots.corner(samples)) in (3, 4)
+    assert num_axes(plots.corner(samples)) in (3, 4)
 
 
 @pytest.mark.parametrize("names", [["$a", "b$"], ["<b>", "a & b"], [r"$\undefined$", "x" * 300], ["", "line\nbreak"]])
-def test_odd_names_are_drawn(names):
-    drawn(plots.corner(draws(2), names=names))
-    drawn(plots.ranks(RNG.integers(0, 101, (100, 2)), 100, names))
-    drawn(plots.recovery(*[draws(2, 50)] * 4, names))
-    drawn(plots.coverage([0, 0.5, 1], np.ones((3, 2)), n=100, names=names))
+def test_unusual_names_are_plotted(names):
+    num_axes(plots.corner(normal(2), names=names))
+    num_axes(plots.ranks(RNG.integers(0, 101, (100, 2)), 100, names))
+    num_axes(plots.recovery(*[normal(2, 50)] * 4, names))
+    num_axes(plots.coverage([0, 0.5, 1], np.ones((3, 2)), n=100, names=names))
 
 
-def test_mathematics_in_names_is_set():
+def test_mathematics_in_names_is_typeset():
     (axes, *_) = plots.ranks(RNG.integers(0, 101, (100, 1)), 100, [r"$\theta_1$"]).axes
     assert axes.title.get_parse_math()
 
@@ -93,10 +93,10 @@ def test_ranks_mark_bars_outside_the_band():
 def test_checks_have_a_panel_per_parameter(d):
     levels = np.linspace(0, 1, 11)
     shown = min(d, 8)
-    assert drawn(plots.ranks(RNG.integers(0, 101, (200, d)), 100)) == shown
-    assert drawn(plots.recovery(draws(d, 50), draws(d, 50), draws(d, 50), draws(d, 50))) == shown
-    assert drawn(plots.coverage(levels, np.tile(levels[:, None], d), n=100)) == 1
-    assert drawn(plots.coverage(levels, np.tile(levels[:, None], d), n=100, tarp=(levels, levels))) == 2
+    assert num_axes(plots.ranks(RNG.integers(0, 101, (200, d)), 100)) == shown
+    assert num_axes(plots.recovery(normal(d, 50), normal(d, 50), normal(d, 50), normal(d, 50))) == shown
+    assert num_axes(plots.coverage(levels, np.tile(levels[:, None], d), n=100)) == 1
+    assert num_axes(plots.coverage(levels, np.tile(levels[:, None], d), n=100, tarp=(levels, levels))) == 2
 
 
 @pytest.mark.parametrize(
@@ -104,16 +104,16 @@ def test_checks_have_a_panel_per_parameter(d):
     [
         {},
         {"train": {"step": [], "loss": []}},
-        {"train": {"step": [1, 2], "loss": [1.0, None]}, "best_step": 2},
+        {"train": {"step": [1, 2], "loss": [1.0, None]}, "kept_step": 2},
         {
             "train": {"step": list(range(500)), "loss": [float(v) for v in RNG.normal(size=500)]},
             "validation": {"step": list(range(0, 500, 10)), "score": [float(v) for v in RNG.normal(size=50)]},
-            "best_step": 300,
+            "kept_step": 300,
         },
     ],
 )
-def test_losses_take_any_part_of_a_history(history):
-    assert drawn(plots.losses(history)) == 1
+def test_losses_accept_any_part_of_a_history(history):
+    assert num_axes(plots.losses(history)) == 1
 
 
 @pytest.mark.parametrize(
@@ -121,28 +121,28 @@ def test_losses_take_any_part_of_a_history(history):
     [((1,), 1), ((2,), 2), ((8,), 8), ((30,), 1), ((50, 2), 2), ((2, 50), 2), ((10, 12), 8), ((3, 9, 9), 8)],
 )
 def test_predictive_for_vectors_series_and_images(event, panels):
-    assert drawn(plots.predictive(RNG.normal(size=(40, *event)), np.zeros(event))) == panels
+    assert num_axes(plots.predictive(RNG.normal(size=(40, *event)), np.zeros(event))) == panels
 
 
 def test_fields_without_truth():
-    assert drawn(plots.fields(RNG.normal(size=(20, 16, 16)))) == 6
-    assert drawn(plots.fields(np.zeros((20, 16, 16)))) == 6
-    assert drawn(plots.fields(RNG.normal(size=(20, 100)))) == 1
+    assert num_axes(plots.fields(RNG.normal(size=(20, 16, 16)))) == 6
+    assert num_axes(plots.fields(np.zeros((20, 16, 16)))) == 6
+    assert num_axes(plots.fields(RNG.normal(size=(20, 100)))) == 1
 
 
-def test_wrong_shapes_are_sentences():
+def test_wrong_shapes_are_reported():
     with pytest.raises(InputError, match="2 names for 3"):
-        plots.corner(draws(3), names=["a", "b"])
+        plots.corner(normal(3), names=["a", "b"])
     with pytest.raises(InputError, match="'reference' has 2 columns, expected 3"):
-        plots.corner(draws(3), reference=draws(2))
-    with pytest.raises(InputError, match="no finite rows"):
+        plots.corner(normal(3), reference=normal(2))
+    with pytest.raises(InputError, match=r"no finite rows to plot, got an array of shape \(10, 2\)"):
         plots.corner(np.full((10, 2), np.nan))
     with pytest.raises(InputError, match="do not fit"):
-        plots.predictive(draws(3), np.zeros(2))
+        plots.predictive(normal(3), np.zeros(2))
 
 
-def test_density_integrates_to_one_and_levels_hold_their_mass():
-    (x, y), height = density(list(draws(2, 4000).T), [(-6.0, 6.0), (-6.0, 6.0)], bins=100)
+def test_density_integrates_to_one_and_levels_contain_their_mass():
+    (x, y), height = density(list(normal(2, 4000).T), [(-6.0, 6.0), (-6.0, 6.0)], bins=100)
     cell = (x[1] - x[0]) * (y[1] - y[0])
     assert height.sum() * cell == pytest.approx(1, abs=1e-3)
     (level,) = mass_levels(height, [0.5])
@@ -151,12 +151,12 @@ def test_density_integrates_to_one_and_levels_hold_their_mass():
     assert area == pytest.approx(2 * np.pi * np.log(2), rel=0.15)
 
 
-def test_threads_draw_at_the_same_time():
+def test_plotting_is_thread_safe():
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda d: drawn(plots.corner(draws(2), names=list("ab"))), range(6))) == [3] * 6
+        assert list(pool.map(lambda d: num_axes(plots.corner(normal(2), names=list("ab"))), range(6))) == [3] * 6
 
 
-def test_rank_lines_count_who_leaves_the_band():
+def test_rank_lines_count_the_lines_inside_the_band():
     rng = np.random.default_rng(0)
     ranks = rng.integers(0, 101, (500, 6))
     ranks[:, 0] = rng.integers(0, 50, 500)  # always below the middle
@@ -165,7 +165,7 @@ def test_rank_lines_count_who_leaves_the_band():
     assert len(axes.lines) == 7
 
 
-def test_waves_show_each_row_over_the_truth():
+def test_waves_show_draws_and_truth_in_each_row():
     rng = np.random.default_rng(0)
     field, wave = rng.normal(size=12), rng.normal(size=(9, 12))
     rows = {name: (rng.normal(size=(5, 12)), rng.normal(size=(5, 9, 12))) for name in ("prior", "posterior")}
@@ -173,8 +173,8 @@ def test_waves_show_each_row_over_the_truth():
     assert len(figure.axes) == 8
     assert len(figure.axes[0].lines) == 6
     np.testing.assert_array_equal(figure.axes[7].lines[-1].get_ydata(), wave[8])
-    unknown = plots.waves((None, wave), {"posterior": rows["posterior"]}, times=(2, 8))
-    assert len(unknown.axes[0].lines) == 5
+    without_truth = plots.waves((None, wave), {"posterior": rows["posterior"]}, times=(2, 8))
+    assert len(without_truth.axes[0].lines) == 5
     with pytest.raises(InputError, match=r"got \(12,\) and \(9, 11\)"):
         plots.waves((field, wave[:, 1:]), rows)
 
@@ -186,26 +186,26 @@ def test_rounds_show_proposal_and_posterior_of_each():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["proposal", "posterior"]
 
 
-def test_images_stand_in_rows_of_truth_observation_and_each_method():
+def test_images_have_rows_for_truth_observation_and_each_method():
     truth, x = RNG.uniform(size=(4, 9, 9)), RNG.normal(size=(4, 9, 9))
     methods = {"ours": RNG.uniform(size=(6, 4, 9, 9)), "theirs": RNG.uniform(size=(3, 4, 1, 9, 9))}
     figure = plots.images(truth, x, methods)
-    assert drawn(figure) == (2 + 2 * 4) * 4
+    assert num_axes(figure) == (2 + 2 * 4) * 4
     labels = [axes.get_ylabel() for axes in figure.axes[::4]]
     assert labels[:4] == ["truth", "observed", "ours\nmean", "ours\nSD"]
     assert np.allclose(figure.axes[2 * 4].images[0].get_array(), methods["ours"].mean(0)[0])
-    assert drawn(plots.images(truth, None, methods["ours"])) == 5 * 4
+    assert num_axes(plots.images(truth, None, methods["ours"])) == 5 * 4
     with pytest.raises(InputError, match=r"different numbers of images: \[4, 3"):
         plots.images(truth, x[:3], methods)
     with pytest.raises(InputError, match=r"'theta' must be finite images, got an array of shape \(4, 9\)"):
         plots.images(truth[0, :4], x, methods)
 
 
-def test_examples_are_images_or_curves_by_their_shape():
+def test_examples_are_images_or_curves_depending_on_their_shape():
     assert (
-        drawn(plots.examples(RNG.uniform(size=(3, 9, 9)), RNG.normal(size=(3, 5)), RNG.uniform(size=(6, 3, 9, 9))))
+        num_axes(plots.examples(RNG.uniform(size=(3, 9, 9)), RNG.normal(size=(3, 5)), RNG.uniform(size=(6, 3, 9, 9))))
         == 15
     )
     figure = plots.examples(RNG.normal(size=(5, 100)), None, RNG.normal(size=(20, 5, 100)))
-    assert drawn(figure) == 5
+    assert num_axes(figure) == 5
     assert len(figure.axes[0].lines) == 2

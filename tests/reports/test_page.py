@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import replace
@@ -10,46 +11,64 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from propersbi.reports.page import write_report
+from propersbi.recipes import Factory, Recipe
+from propersbi.reports import report
+from propersbi.scoring import EnergyScore
+from propersbi.storage.records import (
+    ObservationRecord,
+    RoundRecord,
+    RunRecord,
+    SimulationsRecord,
+    TrainingRecord,
+)
+from propersbi.training.history import History, StopReason
 from propersbi.types import InputError
-from tests.test_diagnostics import Normal, run, simulator
+from tests.diagnostics.test_diagnostics import Normal, run, simulator
 
-RUN = {
-    "format": 1,
-    "model": "normal",
-    "created": "2025-01-31T12:00:00+00:00",
-    "simulations": {"n": 10_000, "test": 300, "invalid": 3, "seed": 4, "seconds": 1.2},
-    "training": {
-        "steps": 4000, "best_step": 3850, "seconds": 133.2, "stopped": "patience", "batch_size": 256, "m": 20,
-        "rule": {"class": "EnergyScore", "beta": 1.0}, "network": {"class": "MLPGenerator", "width": 128},
-        "parameters": 35_842, "seed": 0,
-    },
-    "observation": {"source": "observation 1"},
-    "versions": {"propersbi": "0.1.0", "torch": "2.6.0"},
-    "machine": {"system": "Linux", "cores": 2},
-    "command": "propersbi run normal --seed 4",
-}  # fmt: skip
-HISTORY = {
-    "train": {"step": [1, 2, 3], "loss": [3.0, 2.0, 1.0]},
-    "validation": {"step": [1, 2, 3], "score": [3.0, 2.1, 1.5]},
-    "learning_rate": {"step": [1, 2, 3], "value": [0.1, 0.1, 0.1]},
-    "best_step": 3,
-}
+RECIPE = Recipe(
+    Factory("MLPGenerator", {"width": 128}),
+    rule=EnergyScore(beta=1.0),
+    draws=20,
+    reasons={"network": "3 numbers in x", "rule": "chosen", "draws": "refinement: 8 steps"},
+)
+TRAINING = TrainingRecord(
+    seed=0, recipe=RECIPE.to_json(), objective="ScoreMinimization", batch_size=256, weights=35_842, steps=4000,
+    seconds=133.2, stopped="patience", kept_step=3850, kept_score=0.5, lowest_step=3850, lowest_score=0.5,
+)  # fmt: skip
+RUN = RunRecord(
+    problem="normal",
+    created="2025-01-31T12:00:00+00:00",
+    simulations=SimulationsRecord(n=10_000, test=300, invalid=3, seed=4, seconds=1.2),
+    training=TRAINING,
+    observation=ObservationRecord("observation 1"),
+    versions={"propersbi": "0.1.0", "torch": "2.6.0"},
+    machine={"system": "Linux", "cores": 2},
+    command="propersbi run normal --seed 4",
+)
+HISTORY = History(
+    train={"step": [1, 2, 3], "loss": [3.0, 2.0, 1.0]},
+    validation={"step": [1, 2, 3], "score": [3.0, 2.1, 1.5], "excess": [0.0, 0.0, 0.0]},
+    learning_rate={"step": [1, 2, 3], "value": [0.1, 0.1, 0.1]},
+    kept_step=3,
+    kept_score=1.5,
+    steps=3,
+    stopped=StopReason.MAX_STEPS,
+)
 SECTIONS = ["posterior", "calibration", "recovery", "predictive", "run", "metrics", "reproduce"]
 
 
 @pytest.fixture(scope="module")
 def checks():
-    return run(n=100, draws=100, event=(2,), observation=np.zeros(2), simulator=simulator)
+    return run(n=100, num_samples=100, event=(2,), observation=np.zeros(2), simulator=simulator)
 
 
 def written(folder, *, checks=None, record=None, history=None):
     for name, content in (("run.json", record), ("history.json", history)):
         if content is not None:
-            (folder / name).write_text(json.dumps(content))
+            (folder / name).write_text(json.dumps(content.to_json()))
     if checks is not None:
         checks.save(folder)
-    path = write_report(folder)
+    path = report(folder)
     assert path == folder / "report.html"
     page = path.read_text(encoding="utf-8")
     assert_whole(page)
@@ -82,8 +101,9 @@ def test_full_report(tmp_path, checks):
     assert page.count("data:image/png;base64,") == 6
     assert "could not be drawn" not in page
     assert "<strong>Well calibrated</strong>" in page
-    for text in ("normal", "10,000 to train on", "3 more were not finite", "2 min 13 s", "EnergyScore(beta=1.0)",
-                 "MLPGenerator(width=128)", "35,842 weights", "no longer improved", "propersbi run normal --seed 4",
+    for text in ("normal", "10,000 to train on", "3 more were not finite", "2 min 13 s", "EnergyScore(beta=1.0",
+                 "MLPGenerator(width=128)", "20 draws per pair", "refinement: 8 steps",
+                 "35,842 weights", "no longer improved", "propersbi run normal --seed 4",
                  "torch 2.6.0", "2025-01-31", "observation 1"):  # fmt: skip
         assert text in page, text
     for row in checks.verdicts:
@@ -91,7 +111,7 @@ def test_full_report(tmp_path, checks):
 
 
 def test_headline_says_what_can_not_be_trusted(tmp_path):
-    page = written(tmp_path, checks=run(Normal(width=0.5), n=300, draws=100, event=(1,)))
+    page = written(tmp_path, checks=run(Normal(width=0.5), n=300, num_samples=100, event=(1,)))
     assert "<strong>Not to be trusted yet</strong>" in page
 
 
@@ -118,25 +138,69 @@ def test_only_diagnostics_of_a_simulator_that_failed(tmp_path, checks):
     assert "The command line was not recorded" in page
 
 
+@pytest.mark.parametrize("reason", list(StopReason))
+def test_every_reason_to_stop_is_a_sentence(tmp_path, reason):
+    page = written(tmp_path, record=replace(RUN, training=replace(TRAINING, stopped=reason.value)))
+    assert f"it ended because {html.escape(reason.sentence, quote=True).replace('&#x27;', '&#39;')}." in page
+
+
+def test_kept_weights_are_called_the_lowest_only_if_they_are(tmp_path):
+    assert "those of step 3,850, validation score 0.5, the lowest" in written(tmp_path, record=RUN)
+    others = replace(TRAINING, kept_step=4000, kept_score=0.75, lowest_step=1200, lowest_score=0.5)
+    page = written(tmp_path, record=replace(RUN, training=others))
+    assert "those of step 4,000, validation score 0.75; the lowest was 0.5 at step 1,200" in page
+    assert "best" not in page
+    page = written(tmp_path, record=replace(RUN, training=TrainingRecord(seed=0)))
+    assert "Kept weights" not in page
+
+
+def test_an_ensemble_says_so(tmp_path):
+    page = written(tmp_path, record=replace(RUN, training=replace(TRAINING, members=3)))
+    assert "35,842 weights in each of 3 networks" in page
+    assert "Kept weights of the first network" in page
+
+
 @pytest.mark.parametrize(
-    "record",
+    ("name", "content", "message"),
     [
-        {"model": None, "simulations": None, "training": [], "versions": "1"},
-        {"model": 7, "simulations": {"n": "many", "seconds": None}, "training": {"rule": 3, "stopped": None}},
-        {"training": {"steps": None, "seconds": -1, "network": {"class": "custom", "name": "a.b"}}, "observation": "x"},
+        ("run.json", {**RUN.to_json(), "simulations": "many"}, "'simulations' must be an object, got 'many'"),
+        (
+            "run.json",
+            {**RUN.to_json(), "training": {"seed": 0, "stopped": "trouble"}},
+            "'trouble' is no reason to stop",
+        ),
+        ("run.json", {**RUN.to_json(), "training": {"seed": 0, "recipe": {}}}, "not a recipe"),
+        (
+            "run.json",
+            {**RUN.to_json(), "training": {"seed": 0, "recipe": {"class": "Recipe"}}},
+            "'Recipe' cannot be built",
+        ),
+        ("history.json", {"train": "nonsense"}, "history.json' cannot be used: A training history"),
+        ("history.json", {**HISTORY.to_json(), "stopped": "trouble"}, "history.json' cannot be used"),
+        ("rounds.json", {"rounds": 3}, "list of rounds"),
+        ("rounds.json", {"rounds": [3]}, "a round must be a JSON object"),
+        ("rounds.json", {"rounds": [{"round": 1}]}, "'simulations' is missing"),
+        ("rounds.json", {"rounds": [{"round": 1, "simulations": 2, "proposal": [["x"]]}]}, "rows of numbers"),
     ],
 )
-def test_odd_records(tmp_path, record):
-    written(tmp_path, record=record)
-
-
-def test_odd_history(tmp_path):
-    assert "no history" in written(tmp_path, record=RUN, history={"train": "nonsense"})
+def test_damaged_files_are_sentences(tmp_path, name, content, message):
+    (tmp_path / "run.json").write_text(json.dumps(RUN.to_json()))
+    (tmp_path / name).write_text(json.dumps(content))
+    with pytest.raises(InputError, match=message):
+        report(tmp_path)
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_names_are_escaped(tmp_path, checks):
     evil = ('<script>alert("1")</script>', "a & b $x_{ </td>")
-    record = {**RUN, "model": "<img src=x onerror=alert(1)>", "command": "run '<b>'", "versions": {"<i>": "<u>"}}
+    evil_recipe = RECIPE.change(network=Factory("MLPGenerator", {"width": "<b>'"})).to_json()
+    record = replace(
+        RUN,
+        problem="<img src=x onerror=alert(1)>",
+        command="run '<b>'",
+        versions={"<i>": "<u>"},
+        training=replace(TRAINING, recipe=evil_recipe),
+    )
     page = written(tmp_path, checks=replace(checks, parameter_names=evil), record=record, history=HISTORY)
     assert "<script>" not in page
     assert "<b>'" not in page
@@ -146,34 +210,35 @@ def test_names_are_escaped(tmp_path, checks):
 
 def test_images(tmp_path):
     event = (9, 9)
-    result = run(n=40, draws=100, event=event, observation=np.zeros(event), simulator=simulator)
+    result = run(n=40, num_samples=100, event=event, observation=np.zeros(event), simulator=simulator)
     page = written(tmp_path, checks=result, record=RUN)
     assert "Eight of 81 parameters" in page
     assert "median of 81" in page
-    assert "nearly the worst 90" in page
+    assert "(95th percentile)" in page
     assert "Test pairs and their posteriors" in page
     assert "could not be drawn" not in page
 
 
 def test_an_empty_folder_and_broken_files_are_sentences(tmp_path):
     with pytest.raises(InputError, match="holds no run"):
-        write_report(tmp_path)
+        report(tmp_path)
     with pytest.raises(InputError, match="holds no run"):
-        write_report(tmp_path / "missing")
+        report(tmp_path / "missing")
     (tmp_path / "run.json").write_text("[]")
     with pytest.raises(InputError, match="must hold a JSON object"):
-        write_report(tmp_path)
+        report(tmp_path)
     (tmp_path / "run.json").write_text("{broken")
     with pytest.raises(InputError, match="not valid JSON"):
-        write_report(tmp_path)
+        report(tmp_path)
     assert not (tmp_path / "report.html").exists()
 
 
 def test_rounds_are_shown_with_what_they_know(tmp_path, checks):
     part = {"proposal": [[-1.0, 0.0, 1.0]] * 2, "posterior": [[-0.5, 0.1, 0.6]] * 2}
-    records = [{"round": 1, "simulations": 500, "score": 0.7, **part}]
-    records += [{"round": 2, "simulations": 500, "score": 0.5, "effective": 0.25, **part}]
-    (tmp_path / "rounds.json").write_text(json.dumps({"correction": "ImportanceWeights(<i>)", "rounds": records}))
+    records = [RoundRecord(round=1, simulations=500, score=0.7, **part)]
+    records += [RoundRecord(round=2, simulations=500, score=0.5, facts={"effective": 0.25}, **part)]
+    content = {"correction": "ImportanceWeights(<i>)", "rounds": [record.to_json() for record in records]}
+    (tmp_path / "rounds.json").write_text(json.dumps(content))
     page = written(tmp_path, checks=checks, record=RUN, history=HISTORY)
     assert 'id="rounds"' in page
     assert "ImportanceWeights(&lt;i&gt;)" in page

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import distributions as dist
 
-from propersbi.samplers.bounds import Box, Standardize, support_of
+from propersbi.samplers.bounds import Box, support_of
+from propersbi.samplers.standardized import Standardize
 from propersbi.tasks.priors import BoxUniform
 from propersbi.types import InputError
 
@@ -132,26 +133,26 @@ def test_fields_share_one_scale():
 
 
 @given(low=st.floats(-1e3, 1e3), width=st.floats(0.5, 1e3), values=st.lists(finite, min_size=1, max_size=20))
-def test_atoms_catch_what_lies_beyond_and_nothing_leaves(low, width, values):
+def test_point_masses_catch_what_lies_beyond_and_nothing_leaves(low, width, values):
     theta = torch.tensor(values, dtype=torch.float64)[:, None]
-    inside = Box(low, low + width, atoms=0.1)(theta).double()
+    inside = Box(low, low + width, point_masses=0.1)(theta).double()
     assert (inside >= low).all()
     assert (inside <= low + width).all()
     free = (theta > low + 0.1) & (theta < low + width - 0.1)
     torch.testing.assert_close(inside[free], theta[free], rtol=1e-6, atol=1e-6)
 
 
-def test_atoms_are_found_where_many_parameters_lie_on_a_bound():
+def test_point_masses_are_found_where_many_parameters_lie_on_a_bound():
     grey = torch.arange(1, 255).double() / 255
     image = torch.cat([torch.zeros(700).double(), grey, torch.ones(90).double()])[None]
-    box = Box(0.0, 1.0).with_atoms(image)
-    assert box.atoms == pytest.approx(0.5 / 255)
+    box = Box(0.0, 1.0).with_point_masses(image)
+    assert box.point_masses == pytest.approx(0.5 / 255)
     assert torch.equal(box(image), image.float())
-    assert Box(0.0, 1.0).with_atoms(torch.rand(50, 20, dtype=torch.float64)).atoms is None
-    assert Box().with_atoms(image).atoms is None
-    assert Box(lower=0.0).with_atoms(torch.zeros(3, 4, dtype=torch.float64)).atoms == 0
+    assert Box(0.0, 1.0).with_point_masses(torch.rand(50, 20, dtype=torch.float64)).point_masses is None
+    assert Box().with_point_masses(image).point_masses is None
+    assert Box(lower=0.0).with_point_masses(torch.zeros(3, 4, dtype=torch.float64)).point_masses == 0
     rare = torch.rand(1000, 1, dtype=torch.float64)
     rare[:5] = 0
-    assert Box(0.0, 1.0).with_atoms(rare).atoms is None
-    with pytest.raises(InputError, match="'atoms' must be a distance of at least 0, got -1"):
-        Box(0.0, 1.0, atoms=-1.0)
+    assert Box(0.0, 1.0).with_point_masses(rare).point_masses is None
+    with pytest.raises(InputError, match="'point_masses' must be a distance of at least 0, got -1"):
+        Box(0.0, 1.0, point_masses=-1.0)

@@ -1,4 +1,4 @@
-"""Latent variables follow the law they should, and what was not accepted is told."""
+"""Latent variables follow the distribution they should, and what was not accepted is reported."""
 
 import math
 
@@ -6,13 +6,13 @@ import pytest
 import torch
 from scipy.stats import kstest, norm
 
-from propersbi.samplers.latent import CorrectedSampler, Metropolis, Rejection
+from propersbi.samplers.latent import LatentCorrected, Metropolis, Rejection
 from propersbi.networks import MLPGenerator
 from propersbi.types import InputError
 from tests.laws.cases import LATENTS
-from tests.test_contracts import every
+from tests.laws.common import every
 
-# The row's number is in the weight: each row has its own law, N(shift, scale).
+# The row's number is in the weight: each row has its own distribution, N(shift, scale).
 SHIFT = torch.tensor([-0.8, 0.0, 0.5, 1.0])
 
 
@@ -26,18 +26,18 @@ def noise(k):
 
 
 @every(LATENTS)
-def test_latent_variables_follow_the_weighted_law(case):
+def test_latent_variables_follow_the_weighted_distribution(case):
     z, good, accepted = case(bell, noise, 1500)
     assert good.all()
     assert 0 < accepted < 1
     for row, shift in enumerate(SHIFT.tolist()):
-        law = norm(shift, math.sqrt(0.5)).cdf
-        assert kstest(z[:, row, 0].numpy(), law).pvalue > 1e-3
-    assert kstest(z[:, 0, 0].numpy(), norm(0, 1).cdf).pvalue < 1e-9  # the test can tell
+        exact = norm(shift, math.sqrt(0.5)).cdf
+        assert kstest(z[:, row, 0].numpy(), exact).pvalue > 1e-3
+    assert kstest(z[:, 0, 0].numpy(), norm(0, 1).cdf).pvalue < 1e-9  # the test has power
 
 
 @every(LATENTS)
-def test_no_weight_leaves_the_normal_law(case):
+def test_no_weight_leaves_the_normal_distribution(case):
     z, good, accepted = case(lambda z, rows: torch.zeros_like(z[..., 0]), noise, 1000)
     assert good.all()
     assert accepted == 1
@@ -51,7 +51,7 @@ def far(z, rows):
 
 
 @every({"rejection": Rejection(batch=40, tries=3), "metropolis": Metropolis(steps=30, least=0.2)})
-def test_rows_without_accepted_draws_are_told(case):
+def test_rows_without_accepted_draws_are_reported(case):
     _, good, _ = case(far, noise, 20)
     assert good.tolist() == [True, True, True, False]
 
@@ -91,19 +91,23 @@ def test_a_row_without_good_noise_has_no_gradient_and_is_counted():
         def __call__(self, log_weight, noise, m):
             return super().__call__(lambda z, rows: far(z, torch.where(rows == 1, 3, 0)), noise, m)
 
-    sampler = CorrectedSampler(generator, Spoiling(batch=30, tries=2), lambda theta: theta, lambda theta: theta)
+    sampler = LatentCorrected(generator, Spoiling(batch=30, tries=2), lambda theta: theta, lambda theta: theta)
     theta, x = torch.randn(4, 1), torch.randn(4, 1)
-    samples, target = sampler.aim(10, theta, x)
+    samples, target = sampler.training_pair(10, theta, x)
     assert torch.equal(samples[:, 1], theta[1].expand(10, 1))
     assert torch.equal(target, theta)
-    assert sampler.left_out == [1, 4]
+    assert sampler.left_out.tolist() == [1, 4]
+    assert sampler.left_out_share == 0.25
+    sampler.eval().training_pair(10, theta, x)
+    assert sampler.left_out.tolist() == [1, 4]  # counted in training only
+    assert "left_out" in sampler.state_dict()
     samples[:, 1].sum().backward()
     assert all(weight.grad is None or not weight.grad.any() for weight in generator.parameters())
 
 
 def test_only_one_pass_generators_have_their_noise_corrected():
-    with pytest.raises(InputError, match="steps=1"):
-        CorrectedSampler(object(), Rejection(), bell, lambda theta: theta)
+    with pytest.raises(InputError, match="refinement_steps=1"):
+        LatentCorrected(object(), Rejection(), bell, lambda theta: theta)
 
 
 @pytest.mark.parametrize("make", [lambda: Rejection(tries=0), lambda: Metropolis(steps=0)])

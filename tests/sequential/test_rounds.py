@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from functools import partial
 
 import numpy as np
@@ -14,12 +15,15 @@ import pytest
 import torch
 
 import propersbi as ps
-from propersbi import corrections, sequential
-from propersbi.sequential.corrections import Lesson, Past, PosteriorProposal, proposal_over_prior
+from propersbi.choices import Choices
+from propersbi.fitting import train_posterior
+from propersbi.inference import checked_weight
+from propersbi.sequential import corrections, regions
+from propersbi.sequential.corrections import PosteriorProposal, Rounds, proposal_over_prior
 from propersbi.training.divergences import JensenShannon
 from propersbi.samplers.latent import Metropolis, Rejection
 from propersbi.networks import Flow, MLPGenerator
-from propersbi.training.objectives import Adversarial, MaximumLikelihood, ScoreMinimization
+from propersbi.training import Adversarial, MaximumLikelihood, ScoreMinimization, TrainConfig, train
 from propersbi.sequential.regions import Region, TruncatedPrior
 from propersbi.scoring import EnergyScore
 from propersbi.types import Batch, InputError
@@ -30,7 +34,7 @@ MEAN, SD = 0.8 * X_O, math.sqrt(0.2)
 
 
 class Normal:
-    """A law that can only be sampled."""
+    """A distribution that can only be sampled."""
 
     def __init__(self, mean=0.0, sd=1.0):
         self.mean, self.sd = mean, sd
@@ -40,7 +44,7 @@ class Normal:
 
 
 class Dense(Normal):
-    """A law with a density."""
+    """A distribution with a density."""
 
     def log_prob(self, theta):
         return -(((theta[:, 0] - self.mean) / self.sd) ** 2) / 2 - math.log(self.sd)
@@ -50,20 +54,20 @@ def noisy(theta, rng):
     return theta + 0.5 * rng.normal(size=theta.shape)
 
 
-def past_of(*laws, sizes=(400, 1200), seed=0):
+def rounds_of(*proposals, sizes=(400, 1200), seed=0):
     rng = np.random.default_rng(seed)
-    theta = [law.sample(n, rng).astype(np.float32) for law, n in zip(laws, sizes, strict=True)]
+    theta = [proposal.sample(n, rng).astype(np.float32) for proposal, n in zip(proposals, sizes, strict=True)]
     x = [noisy(rows, rng).astype(np.float32) for rows in theta]
-    return Past(tuple(laws), tuple(theta), tuple(x))
+    return Rounds(tuple(proposals), tuple(theta), tuple(x))
 
 
-SHIFTED = past_of(Normal(), Normal(1.5, 0.4))  # the proposal is shifted and narrowed
-KNOWN = past_of(Dense(), Dense(1.5, 0.4))
+SHIFTED = rounds_of(Normal(), Normal(1.5, 0.4))  # the proposal is shifted and narrowed
+KNOWN = rounds_of(Dense(), Dense(1.5, 0.4))
 SMALL = {
     "network": partial(MLPGenerator, width=24, depth=1, head=1),
     "rule": EnergyScore(),
-    "steps": 1,
-    "m": 6,
+    "refinement_steps": 1,
+    "draws": 6,
     "max_steps": 250,
     "validate_every": 250,
     "batch_size": 128,
@@ -76,27 +80,33 @@ SMALL = {
 QUICK = {
     "network": partial(MLPGenerator, width=8, depth=1),
     "max_steps": 4,
-    "m": 3,
+    "draws": 3,
     "correction": ps.Truncated(draws=500),
-    "validation_fraction": 0.5,  # few held-out rows are looked at again and again
+    "validation_fraction": 0.5,  # few validation rows are scored again and again
     "progress": False,
 }
 
 
 @pytest.fixture(autouse=True)
 def _small_classifiers(monkeypatch):
-    monkeypatch.setattr(corrections, "CLASSIFYING", 300)
+    monkeypatch.setattr(corrections, "CLASSIFIER_STEPS", 300)
 
 
 @pytest.fixture
 def hasty(monkeypatch):
     """Classifiers that are trained for a moment only, where their quality does not matter."""
-    monkeypatch.setattr(corrections, "CLASSIFYING", 30)
+    monkeypatch.setattr(corrections, "CLASSIFIER_STEPS", 30)
 
 
-def learnt(correction, past):
+def trained(data, **options):
+    """The posterior that a small network learns on a training set."""
+    choices = Choices(*data.shapes, len(data.theta), None, {k: v for k, v in {**SMALL, **options}.items() if k != "progress"})
+    return train_posterior(data, choices.recipe(), choices.modules, progress=False)
+
+
+def learnt(correction, rounds):
     """The mean and standard deviation of the posterior of x_o that a small network learns."""
-    posterior = sequential._learn(past, correction.prepare(past), SMALL)
+    posterior = trained(correction.prepare(rounds).data)
     draws = posterior.sample((20_000,), x=[X_O], seed=0)
     return draws.mean().item(), draws.std().item()
 
@@ -112,7 +122,7 @@ def test_without_correction_the_posterior_is_that_of_the_proposal():
 
 
 @pytest.mark.parametrize(
-    ("correction", "past"),
+    ("correction", "rounds"),
     [
         (ps.ImportanceWeights(draws=4000), SHIFTED),
         (ps.ImportanceWeights(localized=False), KNOWN),
@@ -121,61 +131,53 @@ def test_without_correction_the_posterior_is_that_of_the_proposal():
     ],
     ids=["weights", "weights, exact", "rejection, exact", "metropolis, exact"],
 )
-def test_a_correction_finds_the_posterior(correction, past):
-    assert is_right(*learnt(correction, past))
+def test_a_correction_finds_the_posterior(correction, rounds):
+    assert is_right(*learnt(correction, rounds))
 
 
 def test_a_truncated_prior_finds_the_posterior():
     """The region is shifted and narrower than the prior, but holds the posterior."""
     region = Region.around(np.random.default_rng(0).normal(0.9, 0.5, (4000, 1)), 0.999)
-    past = past_of(Normal(), TruncatedPrior(Normal(), region))
-    lesson = ps.Truncated().prepare(past)
-    inside = np.concatenate(past.theta)[lesson.rows]
+    rounds = rounds_of(Normal(), TruncatedPrior(Normal(), region))
+    inside = ps.Truncated().prepare(rounds).data.theta
     assert inside.mean() > 0.3
     assert 1200 < len(inside) < 1600
-    assert is_right(*learnt(ps.Truncated(), past))
+    assert is_right(*learnt(ps.Truncated(), rounds))
 
 
 def test_the_weights_are_those_of_the_densities():
     theta = torch.linspace(-2, 2.5, 50)[:, None]
     exact, facts = proposal_over_prior(KNOWN, 4000)
-    estimated, told = proposal_over_prior(SHIFTED, 10_000)
+    estimated, found = proposal_over_prior(SHIFTED, 10_000)
     assert facts == {}
     assert (exact(theta) >= math.log(0.25)).all()
     assert (exact(theta) - estimated(theta)).abs().mean() < 0.15
-    assert 0.4 < told["log_loss"] < math.log(2)
+    assert 0.4 < found["log_loss"] < math.log(2)
 
 
 def test_no_weight_exceeds_what_the_first_round_allows(hasty):
-    lesson = ps.ImportanceWeights(localized=False, draws=500).prepare(SHIFTED)
-    assert lesson.weight.max() <= 4 * (1 + 1e-6)
-    assert 0 < lesson.facts["effective"] < 1
-    clipped = ps.ImportanceWeights(localized=False, draws=500, limit=1.5).prepare(SHIFTED)
-    assert clipped.weight.max() == pytest.approx(1.5)
-
-
-def test_the_first_round_is_left_as_it_is():
-    first = past_of(Normal(), sizes=(50,))
-    for correction in (ps.ImportanceWeights(), ps.CorrectedLatent(), ps.Truncated(), ps.Uncorrected()):
-        lesson = correction.prepare(first)
-        assert (lesson.rows, lesson.weight, lesson.through, lesson.facts) == (None, None, None, {})
+    corrected = ps.ImportanceWeights(localized=False, draws=500).prepare(SHIFTED)
+    assert corrected.data.weight.mean() == pytest.approx(1.0)
+    assert corrected.data.weight.max() / corrected.data.weight.min() < 4 * 50
+    assert 0 < corrected.facts["effective"] < 1
+    clipped = ps.ImportanceWeights(localized=False, draws=500, limit=1.5).prepare(SHIFTED).data.weight
+    assert clipped.max() / clipped.min() == pytest.approx(1.5**2, rel=1e-3)
 
 
 def test_a_posterior_with_a_density_gives_exact_weights():
-    first = past_of(Dense(), sizes=(300,))
-    options = {**SMALL, "network": partial(Flow, transforms=1, width=8), "max_steps": 5, "objective": MaximumLikelihood}
-    del options["rule"], options["learning_rate"], options["m"]
-    posterior = sequential._learn(first, Lesson(), options).set_default_x([X_O])
+    first = rounds_of(Dense(), sizes=(300,))
+    options = {"network": partial(Flow, transforms=1, width=8), "objective": MaximumLikelihood, "max_steps": 5}
+    posterior = ps.fit(first.theta[0], first.x[0], progress=False, **options).set_default_x([X_O])
     proposal = PosteriorProposal(posterior)
-    past = Past((Dense(), proposal), (first.theta[0],) * 2, (first.x[0],) * 2)
-    log_ratio, facts = proposal_over_prior(past, 100)
+    rounds = Rounds((Dense(), proposal), (first.theta[0],) * 2, (first.x[0],) * 2)
+    log_ratio, facts = proposal_over_prior(rounds, 100)
     theta = torch.tensor([[0.1], [1.0]])
     q, p = posterior.log_prob(theta).exp().double(), torch.as_tensor(Dense().log_prob(theta.double().numpy())).exp()
     assert facts == {}
     torch.testing.assert_close(log_ratio(theta.double()).exp(), 0.5 + 0.5 * q / p)
 
 
-# -- games
+# -- adversarial objectives
 
 
 def still(generator):
@@ -184,23 +186,23 @@ def still(generator):
 
 
 @pytest.mark.parametrize("loss", ["critic_loss", "sampler_loss"])
-def test_a_game_honours_weights(loss):
+def test_an_adversarial_objective_honours_weights(loss):
     """A row of weight 3 counts like three rows."""
-    game = Adversarial(still(MLPGenerator((1,), (1,), width=8, depth=1)), JensenShannon())
+    objective = Adversarial(still(MLPGenerator((1,), (1,), width=8, depth=1)), JensenShannon())
     theta, x = torch.randn(4, 1), torch.randn(4, 1)
     weight = torch.tensor([1.0, 3.0, 0.0, 2.0])
     rows = weight.long().repeat_interleave(1)
     index = torch.arange(4).repeat_interleave(rows)
-    weighted = getattr(game, loss)(Batch(theta, x, weight))
-    repeated = getattr(game, loss)(Batch(theta[index], x[index]))
+    weighted = getattr(objective, loss)(Batch(theta, x, weight))
+    repeated = getattr(objective, loss)(Batch(theta[index], x[index]))
     torch.testing.assert_close(4 * weighted, len(index) * repeated)
 
 
 @pytest.mark.parametrize("correction", [ps.ImportanceWeights(draws=300), ps.CorrectedLatent(draws=300)], ids=str)
-def test_a_game_is_trained_in_rounds(correction, hasty):
+def test_an_adversarial_objective_is_trained_in_rounds(correction, hasty):
     posterior = ps.fit_sequential(
         Normal(), noisy, [X_O], simulations=400, rounds=2, objective=Adversarial,
-        **{**QUICK, "correction": correction, "m": None},
+        **{key: value for key, value in {**QUICK, "correction": correction}.items() if key != "draws"},
     )  # fmt: skip
     assert posterior.info["objective"] == "Adversarial"
     assert len(posterior.info["rounds"]) == 2
@@ -218,22 +220,19 @@ def test_rows_of_no_weight_are_not_learnt_from():
     assert posterior.sample((5000,), x=[X_O], seed=0).mean().item() == pytest.approx(MEAN, abs=0.2)
 
 
-def test_held_out_rows_are_judged_by_their_weight():
-    from propersbi.training.loop import TrainConfig, train
-
-    objective = ScoreMinimization(still(MLPGenerator((1,), (1,), width=8, depth=1)), EnergyScore(), m=2)
+def test_validation_rows_count_by_their_weight():
+    objective = ScoreMinimization(still(MLPGenerator((1,), (1,), width=8, depth=1)), EnergyScore(), draws=2)
     held_out = Batch(torch.randn(6, 1), torch.randn(6, 1), torch.tensor([0.0, 0.0, 1.0, 2.0, 3.0, 0.0]))
     config = TrainConfig(max_steps=1, learning_rate=1e-9)
     history = train(objective, [held_out], held_out, config, progress=False)
     expected = (held_out.weight * objective.validate(held_out)).mean().item()
-    assert history.best_score == pytest.approx(expected, rel=1e-4)
+    assert history.kept_score == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("weight", [[1.0], [-1.0] * 50, [0.0] * 50, [math.nan] * 50])
 def test_weights_must_fit(weight):
-    pairs = past_of(Normal(), sizes=(50,))
     with pytest.raises(InputError, match="'weight' must hold 50 finite numbers"):
-        ps.fit(pairs.theta[0], pairs.x[0], weight=np.array(weight), **SMALL)
+        checked_weight(np.array(weight), 50)
 
 
 # -- regions
@@ -258,7 +257,7 @@ def test_what_a_region_cuts_off_a_gaussian(d, level, variance):
     assert fresh[region(fresh)].var() == pytest.approx(variance, abs=0.02)
 
 
-def test_a_region_has_as_many_pieces_as_the_law():
+def test_a_region_has_as_many_pieces_as_the_distribution():
     rng = np.random.default_rng(0)
     sides = rng.choice([-1.0, 1.0], (6000, 1))
     region = Region.around(1e4 + sides + 0.05 * rng.normal(size=(6000, 1)), 0.99)
@@ -287,10 +286,8 @@ def test_a_truncated_prior_gives_what_the_prior_gives():
     assert region(tensors).all()
 
 
-def test_a_region_out_of_the_priors_reach_is_told(monkeypatch):
-    from propersbi import regions
-
-    monkeypatch.setattr(regions, "TRIED", 5000)
+def test_a_region_out_of_the_priors_reach_is_refused(monkeypatch):
+    monkeypatch.setattr(regions, "MIN_TRIED", 5000)
     region = Region.around(np.random.default_rng(0).normal(50, 0.1, (1000, 1)), 0.99)
     with pytest.raises(InputError, match=r"Only 0 of \d+ draws of the prior lie where the last posterior is"):
         TruncatedPrior(Normal(), region).sample(10, np.random.default_rng(0))
@@ -324,7 +321,7 @@ def test_rounds_reuse_everything_and_stay_in_the_support(correction, hasty):
     assert (draws[:, 0] < 1).all()
 
 
-def test_a_truncated_posterior_knows_the_law_it_was_trained_for():
+def test_a_truncated_posterior_knows_the_distribution_it_was_trained_for():
     posterior = ps.fit_sequential(Normal(), noisy, [X_O], simulations=400, rounds=2, **QUICK)
     assert isinstance(posterior.prior, TruncatedPrior)
     assert posterior.info["rounds"][1]["rows"] <= 400
@@ -361,11 +358,11 @@ def test_a_folder_is_continued_with_the_same_only(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"x_o": [math.nan]}, "must be finite, got 1 values"),
-        ({"x_o": [1.0, 2.0]}, r"'x_o' must have shape \(1,\), as what the simulator gives, got \(2,\)"),
+        ({"x_o": [math.nan]}, "'x_o' must be finite, got nan"),
+        ({"x_o": [1.0, 2.0]}, r"'x_o' must have shape \(1,\), got \(2,\)"),
         ({"rounds": 0}, "'rounds' must be a whole number of at least 1, got 0"),
         ({"simulations": 30}, "30 simulations are too few for 2 rounds: each needs at least 20"),
-        ({"correction": ps.CorrectedLatent(), "steps": 4}, "steps = 1, not 4"),
+        ({"correction": ps.CorrectedLatent(), "refinement_steps": 4}, "refinement_steps = 1, not 4"),
     ],
 )
 def test_mistakes_get_a_sentence(change, message):
@@ -385,6 +382,18 @@ def test_many_rows_without_good_noise_are_warned_of(hasty):
         ps.fit_sequential(Normal(), noisy, [X_O], simulations=200, rounds=2, **{**QUICK, "correction": correction})
 
 
+def test_a_rerun_reports_the_same_share_of_rows_left_out(hasty, tmp_path):
+    correction = ps.CorrectedLatent(Rejection(batch=3, tries=1), draws=200)
+    options = {**QUICK, "correction": correction, "simulations": 200, "rounds": 2, "folder": tmp_path}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        first = ps.fit_sequential(Normal(), noisy, [X_O], **options)
+        again = ps.fit_sequential(Normal(), noisy, [X_O], **options)
+    share = first.info["rounds"][1]["left_out"]
+    assert 0 < share <= 1
+    assert again.info["rounds"] == first.info["rounds"]
+
+
 # -- a crash
 
 SCRIPT = """
@@ -402,7 +411,7 @@ def slow(theta, rng):
     return theta + 0.5 * rng.normal(size=theta.shape)
 
 ps.fit_sequential(Normal(), slow, [0.6], simulations=400, rounds=4, chunk_size=10, folder=sys.argv[1],
-                  correction=ps.Truncated(draws=500), max_steps=4, m=3, validation_fraction=0.5, progress=False,
+                  correction=ps.Truncated(draws=500), max_steps=4, draws=3, validation_fraction=0.5, progress=False,
                   network=partial(MLPGenerator, width=8, depth=1))
 """
 

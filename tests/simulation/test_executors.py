@@ -1,4 +1,4 @@
-"""Executors: every index once, errors come through, and who stops listening is not kept waiting."""
+"""Executors: every index once, errors are propagated, and closing the results stops the work."""
 
 import contextlib
 import os
@@ -20,12 +20,12 @@ def test_every_index_gives_one_result(execute):
 
 
 @pytest.mark.parametrize("execute", EXECUTORS, ids=repr)
-def test_errors_come_through(execute):
+def test_errors_are_propagated(execute):
     with pytest.raises(ZeroDivisionError):
         list(execute(lambda chunk: 1 // (chunk - 3), range(6)))
 
 
-def test_results_come_before_the_work_is_done():
+def test_results_are_computed_one_by_one():
     results = Serial()(lambda chunk: 1 // (chunk - 3), range(6))
     assert [next(results) for _ in range(3)] == [-1, -1, -1]
 
@@ -66,6 +66,6 @@ def test_backends_that_share_random_states_are_refused(backend):
         Joblib(backend=backend)
 
 
-def test_executors_are_values():
+def test_executors_are_equal_by_value():
     assert Joblib(2) == Joblib(workers=2)
     assert Serial() == Serial()

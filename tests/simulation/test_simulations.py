@@ -1,4 +1,4 @@
-"""Simulations: the same bytes however they are made, whatever interrupts them; errors say where and what is left."""
+"""Simulations: identical for every executor and after every interruption; errors report parameter and progress."""
 
 import os
 import signal
@@ -14,15 +14,17 @@ import torch
 from torch.distributions import Exponential, Independent, MultivariateNormal, Normal, Uniform
 
 from propersbi.simulation.executors import Joblib
-from propersbi.simulation.simulations import SimulationError, Simulations, draw, simulate
-from propersbi.simulation.store import Store, StoredRows
+from propersbi.simulation.priors import draw
+from propersbi.simulation.shards import StoredRows
+from propersbi.simulation.simulations import SimulationError, Simulations, simulate
+from propersbi.simulation.store import Store
 from propersbi.types import InputError
 
 N, SIZE = 53, 10
 
 
 class Gaussian:
-    """A prior of our own kind."""
+    """A prior with ``sample(n, rng)``."""
 
     def __init__(self, *event):
         self.event = event
@@ -55,7 +57,7 @@ def identity(paths):
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in paths}
 
 
-# -- the same bytes
+# -- identical results
 
 
 def test_rows_parameters_and_data():
@@ -68,14 +70,14 @@ def test_rows_parameters_and_data():
     assert repr(sims) == "Simulations(theta (53, 2), x (53, 4), 0 invalid)"
 
 
-def test_seeds_groups_and_chunks_have_streams_of_their_own():
+def test_seeds_groups_and_chunks_have_separate_streams():
     draws = [run(seed=0), run(seed=1), run(group="test"), run(group="round-1")]
     rows = np.concatenate([np.asarray(sims.theta) for sims in draws])
     assert len(np.unique(rows, axis=0)) == len(rows)
     assert same(run(seed=1), draws[1])
 
 
-def test_disk_is_the_same_as_memory(tmp_path):
+def test_disk_and_memory_agree(tmp_path):
     sims = run(path=tmp_path)
     assert isinstance(sims.x, StoredRows)
     assert same(sims, run())
@@ -83,7 +85,7 @@ def test_disk_is_the_same_as_memory(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["numpy", "torch", "global"])
-def test_many_workers_give_the_same_bytes(tmp_path, kind):
+def test_many_workers_agree_with_one(tmp_path, kind):
     prior = {"torch": Independent(Uniform(torch.zeros(2), torch.ones(2)), 1)}.get(kind, Gaussian(2))
     simulator = {
         "numpy": noisy,
@@ -99,12 +101,12 @@ def test_results_may_come_in_any_order():
     assert same(run(executor=lambda job, indices: map(job, reversed(indices))), run())
 
 
-def test_an_executor_that_loses_chunks_is_noticed():
-    with pytest.raises(SimulationError, match="gave back 2 of 6 chunks"):
+def test_an_executor_that_loses_chunks_is_reported():
+    with pytest.raises(SimulationError, match="returned 2 of 6 chunks"):
         run(executor=lambda job, indices: map(job, indices[:2]))
 
 
-def test_the_random_states_of_the_caller_stay_as_they_are():
+def test_the_random_states_of_the_caller_are_restored():
     np.random.seed(3)
     torch.manual_seed(3)
     before = np.random.get_state()[1].copy(), torch.get_rng_state()
@@ -116,12 +118,12 @@ def test_the_random_states_of_the_caller_stay_as_they_are():
 def test_a_simulator_may_write_into_its_input_and_reuse_its_output():
     buffer = np.empty((SIZE, 2))
 
-    def rude(theta):
+    def writes_into_its_input(theta):
         buffer[: len(theta)] = theta
         theta[:] = 0
         return buffer[: len(theta)]
 
-    theta, x = run(simulator=rude)
+    theta, x = run(simulator=writes_into_its_input)
     assert (theta == x).all()
     assert len(np.unique(theta)) == theta.size
     row = np.empty(2)
@@ -150,14 +152,14 @@ def test_a_simulator_may_write_into_its_input_and_reuse_its_output():
     ],
 )
 def test_priors(prior, event):
-    seen = []
-    sims = run(prior, lambda theta: seen.append(theta) or theta.reshape(len(theta), -1).sum(1))
+    arguments = []
+    sims = run(prior, lambda theta: arguments.append(theta) or theta.reshape(len(theta), -1).sum(1))
     assert sims.theta.shape == (N, *event)
     assert sims.x.shape == (N, 1)
     parts = prior if isinstance(prior, (list, tuple)) else [prior]
     in_torch = all(isinstance(part, (torch.Tensor, torch.distributions.Distribution)) for part in parts)
-    assert {type(theta) for theta in seen} == {torch.Tensor if in_torch else np.ndarray}
-    assert {tuple(theta.shape[1:]) for theta in seen} == {event}
+    assert {type(theta) for theta in arguments} == {torch.Tensor if in_torch else np.ndarray}
+    assert {tuple(theta.shape[1:]) for theta in arguments} == {event}
 
 
 def test_draws_of_an_array_are_its_rows():
@@ -171,12 +173,12 @@ def test_stored_rows_are_a_prior(tmp_path):
     assert (theta[:, None] == np.asarray(stored)).all(-1).any(1).all()
 
 
-def test_a_class_that_only_looks_like_torch():
-    class Look:
+def test_a_prior_with_the_signature_of_torch():
+    class TorchLike:
         def sample(self, sample_shape=()):
             return torch.zeros(*sample_shape, 2)
 
-    assert run(Look(), lambda theta: theta).theta.shape == (N, 2)
+    assert run(TorchLike(), lambda theta: theta).theta.shape == (N, 2)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_a_class_that_only_looks_like_torch():
         (np.positive, False),
     ],
 )
-def test_the_generator_goes_to_who_asks_for_it(simulator, random):
+def test_the_generator_is_passed_to_simulators_that_take_it(simulator, random):
     theta, x = run(simulator=simulator)
     assert (theta == x).all() == (not random)
 
@@ -209,7 +211,7 @@ def test_the_generator_goes_to_who_asks_for_it(simulator, random):
         lambda theta: theta > 0,
     ],
 )
-def test_data_of_any_number_become_float32(result):
+def test_data_of_any_type_become_float32(result):
     x = run(simulator=result).x
     assert x.dtype == np.float32
     assert x.shape == (N, 2)
@@ -263,7 +265,7 @@ def test_another_seed_is_refused(tmp_path):
         run(path=tmp_path, chunk_size=11)
 
 
-def test_a_damaged_shard_stops_the_run_and_is_made_again_when_deleted(tmp_path):
+def test_a_damaged_shard_stops_the_run_and_is_simulated_again_when_deleted(tmp_path):
     run(path=tmp_path)
     path = shards(tmp_path)[3]
     path.write_bytes(path.read_bytes()[:-4])
@@ -283,7 +285,7 @@ def sometimes_nan(theta):
     return x
 
 
-def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path):
+def test_rows_that_are_not_finite_are_excluded_and_counted(tmp_path):
     with pytest.warns(UserWarning, match=r"\d+ of 53 simulations \(\d+ %\) have NaN or infinite values") as caught:
         sims = run(simulator=sometimes_nan)
     assert caught[0].filename == __file__
@@ -293,7 +295,7 @@ def test_rows_that_are_not_finite_are_left_out_and_counted(tmp_path):
         assert same(run(simulator=sometimes_nan, path=tmp_path), sims)
 
 
-def test_nothing_finite_is_an_error(tmp_path):
+def test_no_finite_rows_is_an_error(tmp_path):
     for path in (None, tmp_path):
         with pytest.raises(InputError, match="All 53 simulations have NaN or infinite values"):
             run(simulator=lambda theta: theta * np.nan, path=path)
@@ -313,42 +315,42 @@ def test_nothing_finite_is_an_error(tmp_path):
         ({"chunk_size": 0}, "'chunk_size' must be a whole number of at least 1, got 0"),
         ({"workers": 0}, "'workers' must be 1 or more, or None for all cores, got 0"),
         ({"workers": 2, "executor": Joblib(2)}, "'executor' or 'workers', not both"),
-        ({"group": "../x"}, "'group' must be made of"),
+        ({"group": "../x"}, "'group' must consist of"),
         ({"simulator": 3}, r"a function of \(theta\) or \(theta, rng\), got 3"),
         ({"simulator": lambda theta, rng, more: 0}, r"a function of \(theta\) or \(theta, rng\)"),
-        ({"simulator": lambda theta: theta[:4]}, r"got 10 parameters and gave x of shape \(4, 2\)"),
-        ({"simulator": lambda theta: 1.0}, r"got 10 parameters and gave x of shape \(\)"),
-        ({"simulator": lambda theta: theta[:, :0]}, r"gave x of shape \(10, 0\)"),
-        ({"simulator": lambda theta: theta * 1j}, "must give real numbers, got complex128"),
-        ({"simulator": lambda theta: torch.tensor(theta) * 1j}, "must give real numbers, got complex128"),
-        ({"simulator": lambda theta: ["a"] * len(theta)}, "must give real numbers, got <U1"),
+        ({"simulator": lambda theta: theta[:4]}, r"must return x of shape \(10, ...\) for 10 parameters, got \(4, 2\)"),
+        ({"simulator": lambda theta: 1.0}, r"for 10 parameters, got \(\)"),
+        ({"simulator": lambda theta: theta[:, :0]}, r"for 10 parameters, got \(10, 0\)"),
+        ({"simulator": lambda theta: theta * 1j}, "must return real numbers, got complex128"),
+        ({"simulator": lambda theta: torch.tensor(theta) * 1j}, "must return real numbers, got complex128"),
+        ({"simulator": lambda theta: ["a"] * len(theta)}, "must return real numbers, got <U1"),
         ({"simulator": lambda theta: [[1], [1, 2]]}, "not an array: .*inhomogeneous"),
-        ({"simulator": lambda theta: None}, "must give real numbers, got object"),
+        ({"simulator": lambda theta: None}, "must return real numbers, got object"),
         ({"simulator": lambda theta: theta[:, : 1 + (len(theta) < 10)]}, r"x has rows of shape"),
-        ({"prior": None.__class__}, "A prior has sample"),
-        ({"prior": np.zeros((0, 2))}, r"needs at least 1, got the shape \(0, 2\)"),
-        ({"prior": np.array(["a"])}, "A prior has sample"),
+        ({"prior": None.__class__}, "A prior must have a method sample"),
+        ({"prior": np.zeros((0, 2))}, r"needs at least 1 draw, got the shape \(0, 2\)"),
+        ({"prior": np.array(["a"])}, "A prior must have a method sample"),
     ],
 )
 @pytest.mark.parametrize("disk", [False, True])
-def test_what_does_not_fit_is_said_in_a_sentence(tmp_path, disk, options, sentence):
+def test_invalid_arguments_are_reported(tmp_path, disk, options, sentence):
     with pytest.raises(InputError, match=sentence):
         run(**options, path=tmp_path if disk else None)
 
 
 def test_shapes_that_change_from_row_to_row_are_refused():
     lengths = iter(range(1, 9))
-    with pytest.raises(InputError, match=r"gave x of shape \(1,\) and then of shape \(2,\)"):
+    with pytest.raises(InputError, match=r"returned x of shapes \(1,\) and \(2,\)"):
         run(simulator=lambda theta: np.zeros(next(lengths)), batched=False)
 
 
-def test_a_prior_that_gives_another_number_is_refused():
-    class Stubborn:
+def test_a_prior_with_a_wrong_number_of_draws_is_refused():
+    class ThreeDraws:
         def sample(self, n, rng):
             return rng.normal(size=(3, 2))
 
-    with pytest.raises(InputError, match=r"asked for 10 draws and gave an array of shape \(3, 2\)"):
-        run(Stubborn())
+    with pytest.raises(InputError, match=r"returned an array of shape \(3, 2\) for 10 draws"):
+        run(ThreeDraws())
 
 
 def fails(theta):
@@ -368,17 +370,17 @@ def draw_all():
 
 
 @pytest.mark.parametrize("batched", [True, False])
-def test_a_simulator_that_raises_is_told_with_its_parameter(batched):
-    with pytest.raises(SimulationError, match=r"ZeroDivisionError: a rate was zero\. Nothing was kept") as caught:
+def test_a_simulator_that_raises_is_reported_with_its_parameter(batched):
+    with pytest.raises(SimulationError, match=r"ZeroDivisionError: a rate was zero\. Nothing was saved") as caught:
         run(simulator=fails, batched=batched)
-    told = str(caught.value).split("theta = [")[1].split("]")[0]
-    np.testing.assert_allclose([float(value) for value in told.split(",")], first_failing(), rtol=1e-6)
+    reported = str(caught.value).split("theta = [")[1].split("]")[0]
+    np.testing.assert_allclose([float(value) for value in reported.split(",")], first_failing(), rtol=1e-6)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert caught.value.__cause__.__traceback__ is not None
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_was_finished_before_the_error_stays(tmp_path, workers):
+def test_chunks_finished_before_the_error_are_kept(tmp_path, workers):
     numbers = np.arange(40.0)
 
     def fails(theta):
@@ -398,17 +400,17 @@ def test_what_was_finished_before_the_error_stays(tmp_path, workers):
     assert before.items() <= identity(shards(tmp_path)).items()
 
 
-def test_a_failure_of_the_whole_batch_names_its_first_parameter():
+def test_a_failure_of_the_batch_reports_its_first_parameter():
     def together(theta):
         if len(theta) > 1:
             raise ValueError("too many")
         return theta
 
-    with pytest.raises(SimulationError, match=r"theta = \[.*\] or after it in its chunk: ValueError: too many\."):
+    with pytest.raises(SimulationError, match=r"theta = \[.*\] or a later row of its chunk: ValueError: too many\."):
         run(simulator=together)
 
 
-def test_a_worker_that_dies_is_told(tmp_path):
+def test_a_worker_that_dies_is_reported(tmp_path):
     numbers = np.arange(40.0)
     run(numbers, lambda theta: theta, n=20, path=tmp_path)
     with pytest.raises(SimulationError, match=r"stopped: TerminatedWorkerError: .* 2 of 6 chunks are finished"):
@@ -416,7 +418,7 @@ def test_a_worker_that_dies_is_told(tmp_path):
     assert same(run(numbers, lambda theta: theta, path=tmp_path), run(numbers, lambda theta: theta))
 
 
-def test_an_interrupt_leaves_what_is_finished(tmp_path):
+def test_an_interrupt_keeps_finished_chunks(tmp_path):
     def interrupted(theta, rng):
         if len(shards(tmp_path)) == 3:
             raise KeyboardInterrupt
@@ -451,10 +453,13 @@ if __name__ == "__main__":
 def start(tmp_path, pause, workers=1, script=SCRIPT):
     file = tmp_path / "script.py"
     file.write_text(textwrap.dedent(script).replace("PAUSE", str(pause)))
-    # its own group, so that a signal to it and its workers does not reach the tests
+    # A process group of its own, so that signals to it and its workers do not reach the tests.
     command = [sys.executable, str(file), str(tmp_path / "sims"), str(workers)]
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells tell background jobs to ignore it
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heard)
+    # Shells make background jobs ignore the signal.
+    restore_signal = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=restore_signal
+    )
 
 
 def wait_for_shards(process, path, count):
@@ -477,7 +482,7 @@ def test_kill_and_run_again(tmp_path, workers):
     assert before.items() <= after.items()
 
 
-def test_control_c_ends_many_workers(tmp_path):
+def test_control_c_stops_many_workers(tmp_path):
     process = start(tmp_path, pause=0.03, workers=2)
     wait_for_shards(process, tmp_path / "sims", 3)
     os.killpg(process.pid, signal.SIGINT)
@@ -517,18 +522,17 @@ except SimulationError as error:
 """
 
 
-def test_a_full_disk_is_told_and_leaves_what_is_finished(tmp_path):
+def test_a_full_disk_is_reported_and_keeps_finished_chunks(tmp_path):
     process = start(tmp_path, 0, script=FULL_DISK)
     _, errors = process.communicate(timeout=60)
     assert "The simulations stopped: OSError: [Errno 27] File too large. 3 of 6 chunks are finished" in errors
     assert len(shards(tmp_path / "sims")) == 3
-    assert len(list((tmp_path / "sims" / "train").iterdir())) == 3  # no half a file either
+    assert len(list((tmp_path / "sims" / "train").iterdir())) == 3  # no partial file either
     assert same(run(path=tmp_path / "sims"), run())
 
 
 def test_torch_is_not_loaded():
-    modules = "propersbi.simulation.simulations, propersbi.simulation.executors, propersbi.simulation.store"
-    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
+    code = "import sys, propersbi.simulation; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -546,7 +550,7 @@ sys.exit(int(not (a.x == b.x).all()))
 """
 
 
-def test_torch_that_comes_in_late_is_seeded_too(tmp_path):
+def test_torch_imported_by_the_simulator_is_seeded_too(tmp_path):
     process = start(tmp_path, 0, script=LATE_TORCH)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
@@ -567,7 +571,7 @@ def test_the_bar_counts_simulations_and_continues(tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_simulations_are_made_of_any_rows():
+def test_simulations_can_be_made_from_arrays():
     sims = Simulations(np.zeros((3, 2)), np.zeros((3, 5)))
     assert len(sims) == 3
     assert sims.invalid == 0

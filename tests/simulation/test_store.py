@@ -1,4 +1,4 @@
-"""The store: whole shards or none, damage is named, and rows read like an array."""
+"""The store: atomic shards, damage is reported with its file, and rows are indexed like an array."""
 
 import json
 import pickle
@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from propersbi.simulation.store import Store, StoredRows
+from propersbi.simulation.shards import StoredRows
+from propersbi.simulation.store import Store
 from propersbi.types import InputError
 
 SIZE = 5
 
 
 def chunk_of(store, n, chunk, seed=0, bad=0.0):
-    """theta (rows, 2) and x (rows, 2, 3) of one chunk, a share of whose rows is not finite."""
+    """theta (rows, 2) and x (rows, 2, 3) of one chunk; a fraction ``bad`` of its rows is not finite."""
     rng = np.random.default_rng([seed, chunk])
     rows = store.expected_rows(chunk, n)
     theta = rng.normal(size=(rows, 2)).astype(np.float32)
@@ -44,7 +45,7 @@ def shard(store, chunk=1, group="train"):
 # -- chunks
 
 
-def test_missing_follows_the_listing(store):
+def test_missing_follows_the_directory_listing(store):
     assert store.missing("train", 23) == []
     shard(store, 2).unlink()
     assert store.missing("train", 23) == [2]
@@ -69,12 +70,12 @@ def test_rows_are_in_the_order_of_chunks(tmp_path):
     np.testing.assert_array_equal(x, np.concatenate([x for _, x in chunks]))
 
 
-def test_what_is_finished_can_be_read_before_the_rest(store):
+def test_finished_chunks_can_be_read_before_the_rest(store):
     shard(store, 2).unlink()
     assert len(store.rows("train")[0]) == 18
-    with pytest.raises(InputError, match=r"lacks 1 of its chunks"):
+    with pytest.raises(InputError, match=r"incomplete: 1 of its chunks are missing"):
         store.rows("train", 23)
-    with pytest.raises(InputError, match=r"Group 'test' .* lacks all"):
+    with pytest.raises(InputError, match=r"Group 'test' .* incomplete: all of its chunks"):
         store.rows("test")
 
 
@@ -84,14 +85,14 @@ def test_leftover_temporary_files_are_ignored(store):
     assert len(store.rows("train")[0]) == 23
 
 
-def test_invalid_rows_are_left_out_and_counted(tmp_path):
+def test_invalid_rows_are_excluded_and_counted(tmp_path):
     store = fill(Store.create_or_open(tmp_path, seed=0, chunk_size=SIZE), 23, bad=0.5)
     theta, x = store.rows("train", 23)
     assert 0 < theta.invalid == x.invalid == 23 - len(theta)
     assert np.isfinite(np.asarray(x)).all()
 
 
-def test_a_chunk_in_which_nothing_is_valid_is_skipped(tmp_path):
+def test_a_chunk_without_valid_rows_is_skipped(tmp_path):
     store = Store.create_or_open(tmp_path, seed=0, chunk_size=2)
     for chunk, value in enumerate([np.nan, 1.0, np.inf, 2.0]):
         store.write("train", chunk, np.full((2, 1), value), np.ones((2, 3)))
@@ -100,7 +101,7 @@ def test_a_chunk_in_which_nothing_is_valid_is_skipped(tmp_path):
     assert theta.invalid == 4
 
 
-def test_arrays_that_are_not_contiguous_are_written_as_they_look(tmp_path):
+def test_arrays_need_not_be_contiguous(tmp_path):
     store = Store.create_or_open(tmp_path, seed=0, chunk_size=4)
     theta = np.arange(24.0).reshape(8, 3)[::2]
     x = np.asfortranarray(np.arange(8, dtype=np.float32).reshape(4, 2))
@@ -110,7 +111,7 @@ def test_arrays_that_are_not_contiguous_are_written_as_they_look(tmp_path):
     assert store.rows("train")[0].dtype == np.float64
 
 
-# -- what does not fit
+# -- invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_wrong_numbers_are_refused(tmp_path, seed, chunk_size):
 
 @pytest.mark.parametrize("group", ["", "..", "../up", "a/b", ".hidden", "a b", "a\n", None, "x" * 200])
 def test_groups_that_are_no_folder_names_are_refused(store, group):
-    with pytest.raises(InputError, match="'group' must be made of"):
+    with pytest.raises(InputError, match="'group' must consist of"):
         store.missing(group, 3)
 
 
@@ -139,7 +140,7 @@ def test_other_shapes_dtypes_and_lengths_are_refused(store):
         store.write("train", 7, theta, x[:, 0])
     with pytest.raises(InputError, match=r"theta has .* float64, but"):
         store.write("test", 7, theta.astype(float), x)
-    with pytest.raises(InputError, match=r"float16, 32 or 64 and not empty, got int64"):
+    with pytest.raises(InputError, match=r"non-empty arrays of float16, 32 or 64, got int64"):
         store.write("train", 7, theta.astype(int), x)
     with pytest.raises(InputError, match=r"1 to 5 rows, got 5 of theta and 4 of x"):
         store.write("train", 7, theta, x[:4])
@@ -147,13 +148,13 @@ def test_other_shapes_dtypes_and_lengths_are_refused(store):
 
 def test_a_folder_that_is_a_file_or_nothing_is_refused(tmp_path):
     (tmp_path / "file").write_text("hello")
-    with pytest.raises(InputError, match="No simulations can be kept in"):
+    with pytest.raises(InputError, match="Simulations cannot be stored in"):
         Store.create_or_open(tmp_path / "file", seed=0, chunk_size=5)
     with pytest.raises(InputError, match=r"There is no file .*manifest\.json"):
         Store.open(tmp_path / "nothing")
 
 
-def test_shards_without_a_manifest_are_not_taken_over(store):
+def test_shards_without_a_manifest_are_refused(store):
     (store.folder / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"There is no file .*manifest\.json"):
         Store.create_or_open(store.folder, seed=1, chunk_size=SIZE)
@@ -172,14 +173,14 @@ def test_shards_without_a_manifest_are_not_taken_over(store):
         lambda content: json.dumps({key: content[key] for key in ("version", "seed")}),
     ],
 )
-def test_a_damaged_manifest_is_named(store, damage):
+def test_a_damaged_manifest_is_reported(store, damage):
     path = store.folder / "manifest.json"
     path.write_text(damage(json.loads(path.read_text())))
     with pytest.raises(InputError, match=r"manifest\.json"):
         Store.open(store.folder)
 
 
-def test_another_format_version_names_both(store):
+def test_another_format_version_is_reported(store):
     path = store.folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
     with pytest.raises(InputError, match="has format version 2, but this library reads version 1"):
@@ -232,14 +233,14 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_shard_is_named(store, damage):
+def test_a_damaged_shard_is_reported(store, damage):
     path = shard(store)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(InputError, match=r"chunk-000001\.safetensors' is damaged \(.+\); delete it"):
         store.rows("train", 23)
 
 
-def test_a_shard_of_another_model_is_named(store, tmp_path):
+def test_a_shard_of_another_problem_is_reported(store, tmp_path):
     other = Store.create_or_open(tmp_path / "other", seed=0, chunk_size=SIZE)
     other.write("train", 1, np.ones((5, 2), np.float32), np.ones((5, 6), np.float32))
     shard(store).write_bytes(shard(other).read_bytes())
@@ -265,10 +266,10 @@ def test_shards_are_plain_safetensors(store):
     assert {name: array.shape for name, array in content.items()} == {"theta": (5, 2), "x": (5, 2, 3), "valid": (5,)}
 
 
-# -- many writers
+# -- concurrent writers
 
 
-def test_of_many_creators_one_decides(tmp_path):
+def test_only_one_of_many_processes_creates_the_manifest(tmp_path):
     outcomes, barrier = [], threading.Barrier(8)
 
     def create(seed):
@@ -290,7 +291,7 @@ def test_of_many_creators_one_decides(tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["manifest.json"]
 
 
-# -- rows like an array
+# -- indexing
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +313,7 @@ lengths = st.integers(-60, 60) | st.none()
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), start=lengths, stop=lengths, step=lengths.filter(lambda step: step != 0))
-def test_indexing_is_that_of_arrays(columns, data, start, stop, step):
+def test_indexing_agrees_with_arrays(columns, data, start, stop, step):
     n = len(columns[0][0])
     index = data.draw(st.lists(st.integers(-n, n - 1), max_size=60))
     mask = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
@@ -323,7 +324,7 @@ def test_indexing_is_that_of_arrays(columns, data, start, stop, step):
         np.testing.assert_array_equal([rows[i] for i in index], [array[i] for i in index])
 
 
-def test_more_kinds_of_index(columns):
+def test_other_kinds_of_index(columns):
     import torch
 
     for rows, array in columns:
@@ -355,17 +356,17 @@ def test_rows_pickle_small_and_read_the_same(columns):
 
 
 def test_more_shards_than_maps(columns, monkeypatch):
-    monkeypatch.setattr("propersbi.simulation.store._MAX_MAPS", 2)
+    monkeypatch.setattr("propersbi.simulation.shards._MAX_MAPPED_SHARDS", 2)
     rows, array = pickle.loads(pickle.dumps(columns[1]))  # nothing is mapped yet
     np.testing.assert_array_equal(rows[::-1], array[::-1])
     assert len(rows._maps) <= 2
 
 
-def test_maps_are_given_up_before_they_fill_the_memory(tmp_path, monkeypatch):
+def test_maps_are_released_before_they_fill_the_memory(tmp_path, monkeypatch):
     store = Store.create_or_open(tmp_path, seed=0, chunk_size=10)
     for chunk in range(20):
         store.write("train", chunk, np.full((10, 1), chunk, np.float32), np.full((10, 100), chunk, np.float16))
-    monkeypatch.setattr("propersbi.simulation.store._MAX_MAPPED", 5 * 10 * 100 * 2)  # five chunks of x
+    monkeypatch.setattr("propersbi.simulation.shards._MAX_MAPPED_BYTES", 5 * 10 * 100 * 2)  # five chunks of x
     _, x = store.rows("train")
     rows = np.random.default_rng(0).permutation(200)
     assert np.array_equal(x[rows][:, 0], rows // 10)

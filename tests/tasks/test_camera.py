@@ -1,4 +1,4 @@
-"""The noisy camera: its prior, its simulator and the files its images may come from."""
+"""The noisy camera: its prior, its simulator and the image files it reads."""
 
 import gzip
 import pickle
@@ -39,12 +39,12 @@ def test_glyphs_are_sharp_letters_on_black():
     assert len(np.unique(theta.reshape(600, -1), axis=0)) == 600
 
 
-def test_glyphs_are_centred_and_hardly_leave_the_picture():
+def test_glyphs_are_centred_and_rarely_reach_the_border():
     theta = Glyphs().sample(600, np.random.default_rng(1))
     middle = (theta * np.arange(28)[:, None]).sum((1, 2)) / theta.sum((1, 2))
     assert abs(middle.mean() - 13.5) < 0.5
-    rim = np.concatenate([theta[:, 0], theta[:, -1], theta[:, :, 0], theta[:, :, -1]], 1)
-    assert (rim > 0.5).any(1).mean() < 0.15
+    border = np.concatenate([theta[:, 0], theta[:, -1], theta[:, :, 0], theta[:, :, -1]], 1)
+    assert (border > 0.5).any(1).mean() < 0.15
 
 
 def test_every_character_font_and_stroke_is_in_the_atlas_once():
@@ -56,7 +56,7 @@ def test_every_character_font_and_stroke_is_in_the_atlas_once():
     assert (thick.sum((1, 2)) > thin.sum((1, 2))).all()
 
 
-def test_glyphs_without_distortion_are_all_alike_and_distortion_moves_them():
+def test_distortion_moves_the_glyphs():
     plain = Glyphs(bend=0.0, turn=0.0, grow=0.0, move=0.0).sample(3000, np.random.default_rng(0))
     assert (plain > 0).any(0).sum() < (Glyphs().sample(3000, np.random.default_rng(0)) > 0).any(0).sum()
     with pytest.raises(InputError, match="'bend' must lie between 0 and 28, got -1"):
@@ -66,25 +66,25 @@ def test_glyphs_without_distortion_are_all_alike_and_distortion_moves_them():
 # -- the simulator
 
 
-def by_the_book(image, rng):
+def reference_simulator(image, rng):
     """Poisson noise as scikit-image adds it, then SciPy's blur, one image at a time in double precision."""
     levels = 2 ** np.ceil(np.log2(len(np.unique(image))))
     return gaussian_filter(np.clip(rng.poisson(image * levels) / levels, 0, 1), 3.0)
 
 
-def test_blur_is_scipys():
+def test_blur_agrees_with_scipy():
     theta = np.random.default_rng(0).uniform(size=(28, 28))
     assert np.allclose(blurring(28) @ theta @ blurring(28).T, gaussian_filter(theta, 3.0), atol=1e-6)
 
 
-def test_noise_is_that_of_the_book():
+def test_noise_agrees_with_the_reference_simulator():
     rng = np.random.default_rng(0)
     theta = Glyphs().sample(4, rng).astype(float)
     ours = np.stack([simulate(theta, rng) for _ in range(600)])
-    book = np.stack([[by_the_book(image, rng) for image in theta] for _ in range(600)])
-    assert np.allclose(ours.mean(0), book.mean(0), atol=5 * book.std(0).max() / np.sqrt(600) * 2**0.5)
-    seen = book.std(0) > 1e-3
-    assert np.allclose((ours.std(0) / book.std(0))[seen].mean(), 1, atol=0.03)
+    reference = np.stack([[reference_simulator(image, rng) for image in theta] for _ in range(600)])
+    assert np.allclose(ours.mean(0), reference.mean(0), atol=5 * reference.std(0).max() / np.sqrt(600) * 2**0.5)
+    noisy = reference.std(0) > 1e-3
+    assert np.allclose((ours.std(0) / reference.std(0))[noisy].mean(), 1, atol=0.03)
 
 
 def test_noise_follows_the_number_of_grey_values():
@@ -110,13 +110,13 @@ def test_pairs_are_the_same_for_the_same_seed_and_chunk():
     longer = ps.simulate(task.prior, task.simulate, 40, seed=5, chunk_size=20, progress=False)
     assert np.array_equal(first.theta, again.theta)
     assert np.array_equal(first.x, again.x)
-    assert not np.array_equal(first.theta, longer.theta)  # a chunk owns its numbers
+    assert not np.array_equal(first.theta, longer.theta)  # each chunk has its own stream
     test = ps.simulate(task.test_prior, task.simulate, 40, seed=5, group="test", progress=False)
     both = np.concatenate([first.theta, test.theta]).reshape(80, -1)
     assert len(np.unique(both, axis=0)) == 80
 
 
-def test_observations_have_known_truths():
+def test_observations_come_with_their_true_image():
     task = tasks.get("camera")
     theta, x = task.true_parameters(3), task.observation(3)
     assert np.abs(blurring(28) @ theta @ blurring(28).T - x).max() < 0.06
@@ -128,11 +128,11 @@ def test_observations_have_known_truths():
 # -- idx files
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_idx_round_trip(tmp_path, packed):
+@pytest.mark.parametrize("compressed", [False, True])
+def test_idx_round_trip(tmp_path, compressed):
     pixels = images()
-    path = tmp_path / ("train-images-idx3-ubyte" + ".gz" * packed)
-    path.write_bytes(gzip.compress(idx(pixels)) if packed else idx(pixels))
+    path = tmp_path / ("train-images-idx3-ubyte" + ".gz" * compressed)
+    path.write_bytes(gzip.compress(idx(pixels)) if compressed else idx(pixels))
     assert np.array_equal(read_images(path), pixels)
     drawn = IdxImages(str(path)).sample(500, np.random.default_rng(0))
     assert drawn.dtype == np.float32
@@ -140,14 +140,14 @@ def test_idx_round_trip(tmp_path, packed):
     assert np.isin(np.rint(255 * drawn[0]).astype(int), pixels).all()
 
 
-def test_emnist_is_turned_upright(tmp_path):
+def test_emnist_is_transposed(tmp_path):
     pixels = images()
     path = tmp_path / "emnist-bymerge-train-images-idx3-ubyte"
     path.write_bytes(idx(pixels))
     assert np.array_equal(read_images(path), pixels.transpose(0, 2, 1))
 
 
-def test_the_official_parts_are_found_and_kept_apart(tmp_path, monkeypatch):
+def test_the_official_parts_are_found_and_separate(tmp_path, monkeypatch):
     raw = tmp_path / "EMNIST" / "raw"
     raw.mkdir(parents=True)
     train, test = images(5, seed=1), images(4, seed=2)
@@ -165,7 +165,7 @@ def test_the_official_parts_are_found_and_kept_apart(tmp_path, monkeypatch):
     assert find_images(tmp_path, "train").name == "emnist-letters-train-images-idx3-ubyte"
 
 
-def test_mnists_names_are_found(tmp_path):
+def test_the_file_names_of_mnist_are_found(tmp_path):
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx(images()))
     assert find_images(tmp_path, "test").name == "t10k-images-idx3-ubyte"
     with pytest.raises(InputError, match=r"no file '\*train-images-idx3-ubyte' or .* in"):
@@ -174,40 +174,40 @@ def test_mnists_names_are_found(tmp_path):
         find_images(tmp_path, "all")
     for name in ("emnist-letters", "emnist-digits"):
         (tmp_path / f"{name}-train-images-idx3-ubyte").write_bytes(idx(images()))
-    with pytest.raises(InputError, match="holds 2 files of train images: name one of"):
+    with pytest.raises(InputError, match="holds 2 files of train images; give the path of one of"):
         find_images(tmp_path, "train")
 
 
-HOSTILE = {
+DAMAGED = {
     "empty": (b"", "begins with nothing"),
     "labels": (idx(images(), magic=(0, 0, 8, 1)), "begins with 00000801"),
     "floats": (idx(images(), magic=(0, 0, 13, 3)), "begins with 00000d03"),
     "short header": (idx(images())[:10], "not an idx file of images"),
-    "cut off": (idx(images())[:-1], r"(has \d+ bytes, but its header promises|holds \d+ bytes of pixels)"),
+    "truncated": (idx(images())[:-1], r"(has \d+ bytes, but its header declares|holds \d+ bytes of pixels)"),
     "too long": (idx(images()) + b"x", r"(has \d+ bytes|holds more bytes)"),
-    "huge": (idx(images(), sizes=(2**32 - 1, 28, 28)), "claims to hold 4294967295 images of 28 x 28"),
-    "flat": (idx(images(), sizes=(6, 0, 28)), "claims to hold 6 images of 0 x 28"),
-    "large": (idx(images(), sizes=(10**7, 28, 28)), r"promises 7840000\d+"),
+    "huge": (idx(images(), sizes=(2**32 - 1, 28, 28)), "declares 4294967295 images of 28 x 28"),
+    "flat": (idx(images(), sizes=(6, 0, 28)), "declares 6 images of 0 x 28"),
+    "large": (idx(images(), sizes=(10**7, 28, 28)), r"declares 7840000\d+"),
     "wide": (idx(images(), sizes=(6, 2**31, 28)), "images of 2147483648 x 28"),
 }
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(("content", "message"), HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_idx_files_get_a_sentence(tmp_path, content, message, packed):
-    path = tmp_path / ("images" + ".gz" * packed)
-    path.write_bytes(gzip.compress(content) if packed else content)
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(("content", "message"), DAMAGED.values(), ids=DAMAGED.keys())
+def test_damaged_idx_files_are_reported(tmp_path, content, message, compressed):
+    path = tmp_path / ("images" + ".gz" * compressed)
+    path.write_bytes(gzip.compress(content) if compressed else content)
     with pytest.raises(InputError, match=message):
         read_images(path)
 
 
-def test_broken_archives_and_missing_files_get_a_sentence(tmp_path):
+def test_broken_archives_and_missing_files_are_reported(tmp_path):
     path = tmp_path / "images.gz"
-    packed = gzip.compress(idx(images()))
-    flipped = packed[:2000] + bytes([packed[2000] ^ 1]) + packed[2001:]
-    for content in (packed[:-20], idx(images()), flipped):
+    valid = gzip.compress(idx(images()))
+    flipped = valid[:2000] + bytes([valid[2000] ^ 1]) + valid[2001:]
+    for content in (valid[:-20], idx(images()), flipped):
         path.write_bytes(content)
-        with pytest.raises(InputError, match="cut off or not packed by gzip"):
+        with pytest.raises(InputError, match="truncated or not a gzip file"):
             read_images(path)
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_images(tmp_path / "nothing")

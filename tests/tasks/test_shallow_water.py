@@ -1,4 +1,4 @@
-"""The shallow-water simulator: its physics, and the law of its noise."""
+"""The shallow-water simulator: its physics, the distribution of its noise, and its reference posterior."""
 
 import numpy as np
 import pytest
@@ -27,13 +27,13 @@ def test_profiles_have_the_covariance_of_the_prior():
     assert correlation == pytest.approx(np.exp(-0.5), abs=0.02)  # ten points apart
 
 
-def test_water_is_neither_made_nor_lost():
+def test_the_volume_of_water_is_conserved():
     height = surface(PRIOR.sample(5, np.random.default_rng(0)))
     total = height.sum(2)
     np.testing.assert_allclose(total, total[:, :1].repeat(101, 1), atol=2e-4)
 
 
-def test_the_wave_runs_with_the_speed_of_long_waves():
+def test_the_wave_has_the_speed_of_long_waves():
     """sqrt(g d) in a basin of even depth: four times the depth, twice the speed."""
     for depth, hours in ((10.0, 20), (40.0, 10)):
         front = np.argmax(surface(np.full((1, 100), depth))[0, hours])
@@ -49,7 +49,7 @@ def test_land_stops_the_wave():
     assert (height[:, [0, 50, 99]] == 0).all()
 
 
-def test_profiles_do_not_see_each_other():
+def test_profiles_are_independent_of_each_other():
     depth = PRIOR.sample(4, np.random.default_rng(1))
     assert np.array_equal(surface(depth)[2], surface(depth[2:3])[0])
     before = depth.copy()
@@ -73,55 +73,55 @@ def test_the_same_seed_gives_the_same_data():
     assert np.array_equal(first, second)
 
 
-def test_wrong_shapes_get_a_sentence():
+def test_wrong_shapes_are_reported():
     with pytest.raises(InputError, match=r"must have shape \(n, 100\), got \(100,\)"):
         surface(np.zeros(100))
     assert surface(np.zeros((0, 100))).shape == (0, 101, 100)
 
 
-def test_what_is_seen_is_the_surface_in_noise():
+def test_the_data_show_the_surface_in_noise():
     height = surface(PRIOR.sample(2, np.random.default_rng(0)))
     noise = heights(observe(height, np.random.default_rng(1))) - (height - height.mean(1, keepdims=True))
     assert noise.std() == pytest.approx(NOISE / np.sqrt(101 * 100), rel=0.02)
 
 
-def test_half_the_hours_are_the_first_half():
+def test_fewer_hours_are_the_first_ones():
     depth = PRIOR.sample(2, np.random.default_rng(0))
     np.testing.assert_array_equal(surface(depth, hours=20), surface(depth)[:, :21])
 
 
-def test_the_climb_finds_the_profile_and_the_moves_leave_its_posterior_as_it_is(monkeypatch):
-    """At the best point the misfit is that of noise, the truth is near, and chains accept and stay there."""
-    monkeypatch.setattr(tomography, "HORIZONS", (*range(3, 36, 3), 60, 100))  # fewer, to be quick
+def test_the_optimisation_finds_the_profile_and_the_moves_stay_in_the_posterior(monkeypatch):
+    """At the best point the misfit is that of noise, the truth is close, and chains accept moves and stay there."""
+    monkeypatch.setattr(tomography, "HORIZONS", (*range(3, 36, 3), 60, 100))  # fewer, to save time
     truth, x = TASK.true_parameters(1), TASK.observation(1)
-    rng, problem = np.random.default_rng(0), tomography._Problem(x)
-    law = tomography._climb(problem, rng)
-    assert (problem.misfit(law.centre[None]) ** 2).sum() == pytest.approx(10_000, abs=500)
-    assert np.abs(problem.depth(law.centre[None])[0] - truth)[1:-1].max() < 0.5
-    u = law.sample(8, rng)
-    value, accepted = problem.log_density(u), 0.0
+    rng, target = np.random.default_rng(0), tomography._Target(x)
+    approximation = tomography._optimise(target, rng)
+    assert (target.misfit(approximation.centre[None]) ** 2).sum() == pytest.approx(10_000, abs=500)
+    assert np.abs(target.depth(approximation.centre[None])[0] - truth)[1:-1].max() < 0.5
+    u = approximation.sample(8, rng)
+    value, acceptance = target.log_density(u), 0.0
     for _ in range(4):
-        moved, value = tomography._move(problem, u, value, law, rng)
-        accepted += (moved != u).any(1).mean() / 4
+        moved, value = tomography._move(target, u, value, approximation, rng)
+        acceptance += (moved != u).any(1).mean() / 4
         u = moved
-    np.testing.assert_allclose(value, problem.log_density(u), rtol=1e-6)
-    assert accepted > 0.2
-    assert np.abs(problem.depth(u).mean(0) - truth)[1:-1].max() < 0.6
+    np.testing.assert_allclose(value, target.log_density(u), rtol=1e-6)
+    assert acceptance > 0.2
+    assert np.abs(target.depth(u).mean(0) - truth)[1:-1].max() < 0.6
 
 
-def test_a_gaussian_law_is_left_as_it_is_by_its_own_moves():
+def test_a_gaussian_is_invariant_under_its_proposals():
     root = np.tril(np.random.default_rng(0).normal(size=(24, 24))) / 5 + np.eye(24)
-    law, rng = tomography._Gaussian(np.arange(24.0), root), np.random.default_rng(1)
-    u = law.renew(law.sample(20_000, rng), rng)
-    np.testing.assert_allclose(u.mean(0), law.centre, atol=0.1)
+    gaussian, rng = tomography._Gaussian(np.arange(24.0), root), np.random.default_rng(1)
+    u = gaussian.propose(gaussian.sample(20_000, rng), rng)
+    np.testing.assert_allclose(u.mean(0), gaussian.centre, atol=0.1)
     np.testing.assert_allclose(np.cov(u.T), root @ root.T, atol=0.15)
 
 
 def test_noise_added_by_torch_is_that_of_the_simulator():
     theta = PRIOR.sample(2, np.random.default_rng(0))
-    silent = simulate_without_noise(theta)
-    for x in (simulate(theta, np.random.default_rng(1)), add_noise(torch.tensor(silent))):
-        noise = np.asarray(x) - silent
+    noiseless = simulate_without_noise(theta)
+    for x in (simulate(theta, np.random.default_rng(1)), add_noise(torch.tensor(noiseless))):
+        noise = np.asarray(x) - noiseless
         assert abs(noise.mean()) < 0.005
         assert abs(noise.std() - NOISE) < 0.005
 

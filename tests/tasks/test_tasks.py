@@ -1,4 +1,4 @@
-"""The tasks: their facts, and posterior samplers that are exact."""
+"""The tasks: their definitions, and that their posterior samplers are exact."""
 
 import dataclasses
 import json
@@ -22,11 +22,11 @@ from propersbi.tasks.priors import BoxUniform, Gaussian, LogNormal
 from propersbi.tasks.reference.truncation import log_mass_between
 from propersbi.types import InputError
 
-PAIRS = {"bernoulli_glm": 150, "lotka_volterra": 10, "sir": 20, "slcp_distractors": 100}
-"""How many posteriors are sampled to check calibration, where one takes long."""
+CALIBRATION_PAIRS = {"bernoulli_glm": 150, "lotka_volterra": 10, "sir": 20, "slcp_distractors": 100}
+"""The number of posteriors sampled to check calibration, where sampling is slow."""
 
 every_task = pytest.mark.parametrize("name", tasks.names())
-SLOW = {"shallow_water"}  # its chains have a test of their own
+SLOW = {"shallow_water"}  # its chains are tested separately
 every_reference = pytest.mark.parametrize(
     "name", [name for name in tasks.names() if tasks.get(name).posterior and name not in SLOW]
 )
@@ -58,7 +58,7 @@ def test_shapes_and_determinism(name):
 
 
 @every_reference
-def test_the_reference_is_deterministic_and_inside_the_prior(name):
+def test_the_reference_is_deterministic_and_in_the_support_of_the_prior(name):
     task = tasks.get(name)
     _, x, _ = pairs(task, 50, seed=3)
     first, second = (task.reference_posterior(x[0], 500, np.random.default_rng(1)) for _ in range(2))
@@ -104,10 +104,10 @@ def test_reference_refuses_what_is_not_one_observation(name):
 @every_reference
 def test_reference_passes_sbc(name):
     task = tasks.get(name)
-    theta, x, rng = pairs(task, PAIRS.get(name, 400), seed=11)
+    theta, x, rng = pairs(task, CALIBRATION_PAIRS.get(name, 400), seed=11)
     samples = posterior_draws(task, 99, x, rng)
     assert sbc_p_values(sbc_ranks(samples, theta), 99).min() > 0.005
-    # Magnitudes see what signs hide: some tasks are symmetric.
+    # Magnitudes as well: some tasks are symmetric in the sign.
     assert sbc_p_values(sbc_ranks(np.abs(samples), np.abs(theta)), 99).min() > 0.005
 
 
@@ -124,7 +124,7 @@ def test_unknown_task_suggests_the_nearest():
         tasks.get("zzz")
 
 
-def test_a_task_without_a_posterior_says_so():
+def test_a_task_without_a_reference_posterior_is_reported():
     task = tasks.get("two_moons")
     without = dataclasses.replace(task, name="plain", posterior=None)
     with pytest.raises(InputError, match="posterior of plain cannot be sampled"):
@@ -162,7 +162,7 @@ def test_gaussian_prior():
     assert np.allclose(np.cov(draws.T), covariance, atol=0.05)
     assert np.allclose(prior.log_prob(draws), multivariate_normal([1, -1], covariance).logpdf(draws))
     assert support_of(prior) == Box()
-    with pytest.raises(InputError, match=r"mean of shape \(2,\) has no covariance of shape \(3, 3\)"):
+    with pytest.raises(InputError, match=r"'mean' of shape \(2,\) does not fit a covariance of \(3, 3\)"):
         Gaussian([0, 0], np.eye(3))
     for wrong in ([[1, 2], [0, 1]], [[1, 2], [2, 1]]):
         with pytest.raises(InputError, match="symmetric and positive definite"):
@@ -184,7 +184,7 @@ def test_log_normal_prior():
 # -- Bernoulli GLM
 
 
-def test_glm_design_holds_the_stimulus_and_its_past():
+def test_glm_design_contains_the_stimulus_and_its_lags():
     stimulus = np.random.RandomState(42).randn(100)
     assert bernoulli_glm.DESIGN.shape == (100, 10)
     assert np.array_equal(bernoulli_glm.DESIGN[0], [1, stimulus[0], *[0] * 8])
@@ -224,7 +224,7 @@ def test_glm_posterior_has_a_score_of_mean_zero(spikes):
 
 
 def test_glm_impossible_observation():
-    with pytest.raises(InputError, match="impossible under this task: no spikes make"):
+    with pytest.raises(InputError, match="impossible under this task: no spike train has the summaries"):
         tasks.get("bernoulli_glm").reference_posterior(np.full(10, 101.0), 10, np.random.default_rng(0))
 
 
@@ -251,7 +251,7 @@ def test_gaussian_linear_uniform_posterior_has_the_known_quantiles(shift):
 
 def test_gaussian_mixture_chooses_a_component_for_each_row():
     x = tasks.get("gaussian_mixture").simulate(np.ones((20_000, 2)), np.random.default_rng(0)) - 1
-    far = np.abs(x) > 0.5  # five narrow deviations: these rows are of the wide component
+    far = np.abs(x) > 0.5  # five standard deviations of the narrow component
     assert far.mean() == pytest.approx(norm.sf(0.5), abs=0.01)
     assert (far[:, 0] & far[:, 1]).mean() == pytest.approx(2 * norm.sf(0.5) ** 2, abs=0.01)  # both, from one choice
     assert x.var() == pytest.approx(0.505, abs=0.02)
@@ -271,7 +271,7 @@ def test_gaussian_mixture_posterior_agrees_with_a_grid(x):
     assert np.allclose(draws.std(0), deviation, rtol=0.05)
 
 
-def test_masses_between_bounds_are_precise_in_the_tails():
+def test_masses_between_bounds_are_accurate_in_the_tails():
     for lower, upper in ((-1, 2), (-5, -4), (3, 40), (29.9, 50), (30.1, 50), (-90, -60)):
         expected = truncnorm(lower, upper).logpdf(lower)  # = log pdf - log mass
         assert log_mass_between(lower, upper, 0, 1) == pytest.approx(norm.logpdf(lower) - expected, rel=1e-9)
@@ -308,7 +308,7 @@ def test_two_moons_posterior_has_two_equal_crescents_on_the_ring():
     assert radius.std() == pytest.approx(0.01, abs=0.001)
 
 
-def test_two_moons_posterior_is_exact_where_the_crescents_are_cut():
+def test_two_moons_posterior_is_exact_where_the_crescents_are_truncated():
     """At x_0 = 0.3 part of the noise has no solution; the posterior is then compared with a fine grid."""
     x = np.array([0.3, 0.05])
     draws = two_moons.reference_posterior(x, 20_000, np.random.default_rng(0))
@@ -334,7 +334,7 @@ def test_two_moons_impossible_observation():
 
 
 def solve(task, theta, times):
-    """The logarithms of both populations by SciPy, as the definitions have them."""
+    """The logarithms of both populations, integrated by SciPy."""
     if task == "sir":
         (beta, gamma), start = theta, [1 - 1e-6, 1e-6]
         rates = lambda t, u: [-beta * np.exp(u[1]), beta * np.exp(u[0]) - gamma]  # noqa: E731
@@ -358,7 +358,7 @@ def test_lotka_volterra_agrees_with_scipy():
     assert np.allclose(ours, np.clip(theirs, np.log(1e-10), np.log(1e4)), rtol=0, atol=1e-4)
 
 
-def test_populations_without_bounds_are_given_up_in_good_time():
+def test_diverging_populations_become_nan():
     growth, coupling = np.array([[400.0, 1.0], [1.0, -1.0]]), np.array([[1.0, 0.0], [1.0, 0.0]])
     logs = integrate_logarithms(growth, coupling, np.array([1.0, 1.0]), np.array([0.0, 10.0, 20.0]))
     assert np.isnan(logs[:, 1:, 0]).all()
@@ -386,7 +386,7 @@ def test_lotka_volterra_observations_are_typical_of_their_parameters():
 
 @pytest.mark.parametrize("x", [[0, 1, 352, 40, 3, 0, 0, 0, 0, 0], [0] * 10, [0, 441, 42, 5, 0, 0, 0, 0, 0, 0]])
 def test_sir_posterior_agrees_with_a_grid(x):
-    """The second is flat, cut off where the epidemic would show; the third has two modes."""
+    """The second is flat, truncated where the epidemic would be visible; the third has two modes."""
     draws = np.log(tasks.get("sir").reference_posterior(np.array(x), 2500, np.random.default_rng(0)))
     centre, deviation = np.log([0.4, 0.125]), np.array([0.5, 0.2])
     lower, upper = draws.min(0) - 0.1 * np.ptp(draws, 0), draws.max(0) + 0.1 * np.ptp(draws, 0)
@@ -418,9 +418,9 @@ def test_lotka_volterra_posterior_has_a_score_of_mean_zero():
 def test_impossible_epidemics_and_populations():
     rng = np.random.default_rng(0)
     for x in ([-1.0, *[0.0] * 9], [0.5] * 10, [1001.0] * 10):
-        with pytest.raises(InputError, match="impossible under this task: not all counts from 0 to 1000"):
+        with pytest.raises(InputError, match="impossible under this task: counts are from 0 to 1000"):
             tasks.get("sir").reference_posterior(np.array(x), 10, rng)
-    with pytest.raises(InputError, match="impossible under this task: not all numbers are positive"):
+    with pytest.raises(InputError, match="impossible under this task: not all values are positive"):
         tasks.get("lotka_volterra").reference_posterior(np.zeros(20), 10, rng)
 
 
@@ -428,7 +428,7 @@ def test_impossible_epidemics_and_populations():
 
 
 def log_likelihood(theta, x):
-    """As the definition has it, with matrices."""
+    """The definition, with matrices."""
     s1, s2, rho = theta[:, 2] ** 2, theta[:, 3] ** 2, np.tanh(theta[:, 4])
     covariance = np.stack([s1**2, rho * s1 * s2, rho * s1 * s2, s2**2], axis=1).reshape(-1, 2, 2) + 1e-6 * np.eye(2)
     offset = x.reshape(4, 2) - theta[:, None, :2]
@@ -477,7 +477,7 @@ def test_slcp_posterior_agrees_with_brute_force_where_the_scale_is_thin():
     assert_same_moments(draws[inside], rng.uniform(lower, upper, (300_000, 5)), x)
 
 
-def test_slcp_posterior_agrees_with_brute_force_where_the_points_lie_almost_on_a_line():
+def test_slcp_posterior_agrees_with_brute_force_where_the_points_are_nearly_collinear():
     x = np.array([-1.5, -1.5, 0.0, 0.001, 0.5, 0.499, 1.5, 1.501]) * 3
     rng = np.random.default_rng(0)
     theta = rng.uniform([-3, -3, 1, 1, 1.5], [3, 3, 3, 3, 3], (300_000, 5))
@@ -487,7 +487,7 @@ def test_slcp_posterior_agrees_with_brute_force_where_the_points_lie_almost_on_a
     assert_same_moments(draws[inside], theta, x)
 
 
-def test_slcp_signs_of_scales_are_fair_coins():
+def test_slcp_signs_of_scales_are_equally_likely():
     draws = slcp.reference_posterior(tasks.get("slcp").observation(1), 4000, np.random.default_rng(0))
     modes = (draws[:, 2] > 0) * 2 + (draws[:, 3] > 0)
     assert np.all(np.abs(np.bincount(modes, minlength=4) / 4000 - 0.25) < 0.03)
@@ -508,7 +508,7 @@ def test_distractors_hide_the_observations_of_slcp(i):
     assert np.array_equal(task.true_parameters(i), plain.true_parameters(i))
 
 
-def test_distractors_do_not_matter():
+def test_the_posterior_does_not_depend_on_the_distractors():
     x = tasks.get("slcp").observation(1)
     noise = np.random.default_rng(3).standard_cauchy((2, 92))
     first, second = slcp_distractors.hide(np.stack([x, x]), noise)
@@ -518,7 +518,7 @@ def test_distractors_do_not_matter():
 
 
 def test_distractors_have_the_scale_of_their_mixture():
-    """Against the same mixture drawn one component at a time; medians, as the laws have no variance."""
+    """Against the same mixture drawn one component at a time; quantiles, as the distributions have no variance."""
     theta = np.ones((20_000, 5))
     x = tasks.get("slcp_distractors").simulate(theta, np.random.default_rng(0))
     locations, roots, permutation = slcp_distractors._constants()
@@ -529,7 +529,7 @@ def test_distractors_have_the_scale_of_their_mixture():
         assert np.allclose(np.quantile(distractors, level, axis=0), np.quantile(expected, level, axis=0), atol=3)
 
 
-def test_observations_carry_their_origin():
+def test_observations_state_their_origin_and_licence():
     from importlib.resources import files
 
     folder = files("propersbi.tasks")

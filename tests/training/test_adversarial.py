@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from benchmarks import gatsbi
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -14,25 +13,19 @@ import propersbi as ps
 from propersbi.storage.config import decode, encode
 from propersbi.training.batches import Batches, split
 from propersbi.training.divergences import KL, Hellinger, JensenShannon, Pearson, ReverseKL, TotalVariation, Wasserstein
-from propersbi.networks import (
-    Flow,
-    MLPCritic,
-    MLPGenerator,
-    PaperCritic,
-    PaperFieldCritic,
-    PaperImageCritic,
-    PaperMLP,
-)
-from propersbi.training.objectives import Adversarial, MaximumLikelihood
-from propersbi.samplers.refined import ReverseMarkov
-from propersbi.samplers.bounds import Standardize
-from propersbi.training.loop import TrainConfig, train
+from propersbi.networks import Flow, MLPCritic, MLPGenerator
+from propersbi.samplers.bounds import Bounds
+from propersbi.training import Adversarial, Evenness, MaximumLikelihood, StopReason
+from propersbi.samplers.refined import Refined
+from propersbi.samplers.standardized import Standardize
+from propersbi.training.config import TrainConfig
+from propersbi.training.loop import train
 from propersbi.types import Batch, InputError
-from tests.laws.cases import GAMES, critic, linear_pairs
+from tests.laws.cases import DIVERGENCES, critic, linear_pairs
 
 
 def by_name(cases):
-    return pytest.mark.parametrize("game", cases.values(), ids=cases.keys())
+    return pytest.mark.parametrize("divergence", cases.values(), ids=cases.keys())
 
 
 # -- the bounds
@@ -60,13 +53,13 @@ def closed_form(kind):
 def test_the_bound_of_a_trained_critic_approaches_the_divergence(kind):
     """theta given x is N(x, 1); the draws are N(x + 0.6, 1.25): the same divergence at every x."""
     torch.manual_seed(0)
-    game, network = kind(), MLPCritic((1,), (1,), width=32, depth=2)
+    divergence, network = kind(), MLPCritic((1,), (1,), width=32, depth=2)
     optimizer = torch.optim.Adam(network.parameters(), lr=5e-3)
 
     def losses(n):
         x = torch.randn(n, 1)
-        said = network(torch.stack([x + torch.randn(n, 1), x + 0.6 + 1.25 * torch.randn(n, 1)]), x)
-        return game.critic_loss(said[0], said[1:])
+        output = network(torch.stack([x + torch.randn(n, 1), x + 0.6 + 1.25 * torch.randn(n, 1)]), x)
+        return divergence.critic_loss(output[0], output[1:])
 
     for step in range(500):
         optimizer.param_groups[0]["lr"] = 5e-3 * (1 - step / 500)
@@ -79,19 +72,19 @@ def test_the_bound_of_a_trained_critic_approaches_the_divergence(kind):
     assert 0.85 * exact < bound < 1.03 * exact
 
 
-@by_name({name: game for name, game in GAMES.items() if name != "wasserstein"})
-def test_the_generator_is_pushed_to_where_the_critic_sees_truth(game):
+@by_name({name: case for name, case in DIVERGENCES.items() if name != "wasserstein"})
+def test_the_generator_is_pushed_to_where_the_critic_sees_truth(divergence):
     fake = torch.tensor([[0.3]], requires_grad=True)
-    assert torch.autograd.grad(game.generator_loss(fake).sum(), fake)[0] < 0
-    torch.testing.assert_close(game.critic_loss(torch.zeros(1), torch.zeros(1, 1)).shape, torch.Size([1]))
+    assert torch.autograd.grad(divergence.generator_loss(fake).sum(), fake)[0] < 0
+    torch.testing.assert_close(divergence.critic_loss(torch.zeros(1), torch.zeros(1, 1)).shape, torch.Size([1]))
 
 
-@by_name(GAMES)
-def test_losses_stay_finite_for_moderate_numbers(game):
+@by_name(DIVERGENCES)
+def test_losses_stay_finite_for_moderate_numbers(divergence):
     v = torch.linspace(-20, 20, 41)
-    assert torch.isfinite(game.critic_loss(v, v[None])).all()
-    assert torch.isfinite(game.generator_loss(v[None])).all()
-    assert decode(encode(game)) == game
+    assert torch.isfinite(divergence.critic_loss(v, v[None])).all()
+    assert torch.isfinite(divergence.generator_loss(v[None])).all()
+    assert decode(encode(divergence)) == divergence
 
 
 # -- training
@@ -106,10 +99,10 @@ def learnt(objective, steps=300):
     return history, batches.read(held_out)
 
 
-@by_name(GAMES)
-def test_every_game_lowers_the_held_out_energy_score(game):
+@by_name(DIVERGENCES)
+def test_every_divergence_lowers_the_held_out_energy_score(divergence):
     torch.manual_seed(0)
-    objective = Adversarial(MLPGenerator((2,), (2,), width=32, depth=1), game, critic=critic(), critic_steps=2)
+    objective = Adversarial(MLPGenerator((2,), (2,), width=32, depth=1), divergence, critic=critic(), critic_steps=2)
     before = objective.validate(Batch(*linear_pairs(500, seed=5))).mean()
     history, held_out = learnt(objective)
     after = objective.validate(held_out).mean()
@@ -138,7 +131,7 @@ def test_the_penalty_keeps_the_critics_slope_near_one():
 def test_an_unrolled_critic_is_looked_at_and_taken_back():
     batch = Batch(*linear_pairs(50))
     plain, foresighted = (
-        Adversarial(PaperMLP((2,), (2,)), critic=critic(), unrolled=k, unroll_rate=0.1) for k in (0, 5)
+        Adversarial(MLPGenerator((2,), (2,), width=16), critic=critic(), unrolled=k, unroll_rate=0.1) for k in (0, 5)
     )
     foresighted.critic.load_state_dict(plain.critic.state_dict())
     foresighted.sampler.load_state_dict(plain.sampler.state_dict())
@@ -154,7 +147,7 @@ def test_an_unrolled_critic_is_looked_at_and_taken_back():
 
 def test_weights_count_rows():
     theta, x = linear_pairs(40)
-    objective = Adversarial(PaperMLP((2,), (2,)), critic=critic())
+    objective = Adversarial(MLPGenerator((2,), (2,), width=16), critic=critic())
     for loss in (objective.critic_loss, objective.sampler_loss):
         values = []
         for weight in (None, torch.ones(40), 2 * torch.ones(40)):
@@ -173,57 +166,62 @@ def test_a_collapsed_generator_is_reported_in_words():
         torch.nn.init.zeros_(modulation.scale)
         torch.nn.init.zeros_(modulation.shift)
         modulation.requires_grad_(False)  # noise never enters
-    with pytest.warns(UserWarning, match="the generator has collapsed: its draws for one observation hardly differ"):
+    with pytest.warns(UserWarning, match="the generator collapsed: its draws for one observation hardly differed"):
         posterior = ps.fit(theta, x, objective=Adversarial, network=network, progress=False)
-    assert posterior.history["stopped"] == "trouble"
+    assert posterior.history.stopped is StopReason.COLLAPSED
     assert torch.isfinite(posterior.sample((5,), x=[0.0, 0.0])).all()
 
 
+def even(**options):
+    """Training with a critic that counts as even at once, stopped by the rule after ten validations."""
+    torch.manual_seed(0)
+    objective = Adversarial(MLPGenerator((2,), (2,), width=16), critic=critic())
+    theta, x = linear_pairs(2000)
+    rows, held_out = split(2000, 0.1)
+    batches = Batches(theta.numpy(), x.numpy(), rows, 128, Standardize((2,)), Standardize((2,)))
+    config = TrainConfig(max_steps=200, validate_every=10, stopping=(Evenness(1.0),), checkpoint_every=0.0)
+    return train(objective, options.get("cut", lambda b: b)(batches), batches.read(held_out), config, progress=False,
+                 checkpoint=options.get("checkpoint"))  # fmt: skip
+
+
 def test_training_stops_when_the_critic_is_even():
-    objective = Adversarial(MLPGenerator((2,), (2,), width=16), critic=critic(), stop_when_even=1.0)
-    history, _ = learnt(objective, steps=2000)
-    assert history.steps == 500  # ten looks
-    assert "no longer tells" in history.trouble
+    history = even()
+    assert history.steps == 100  # ten validations
+    assert history.stopped is StopReason.EVEN
+    assert len(history.measures["evenness"]) == 10
 
 
-def test_games_refuse_chains_and_bad_numbers():
-    with pytest.raises(InputError, match="one pass: ask for steps=1"):
-        Adversarial(ReverseMarkov(MLPGenerator((2,), (2,), width=16, chain=True)))
+def test_training_that_was_cut_off_stops_where_the_uninterrupted_one_does(tmp_path):
+    class Cut:
+        def __init__(self, batches):
+            self.batches = batches
+
+        def __getitem__(self, i):
+            if i >= 130:  # two batches a step
+                raise RuntimeError("the power fails")
+            return self.batches[i]
+
+    with pytest.raises(RuntimeError, match="the power fails"):
+        even(cut=Cut, checkpoint=tmp_path / "c.ckpt")
+    resumed = even(checkpoint=tmp_path / "c.ckpt")
+    assert (resumed.steps, resumed.stopped) == (100, StopReason.EVEN)
+    assert resumed.measures == even().measures
+
+
+def test_adversarial_training_refuses_chains_and_bad_numbers():
+    with pytest.raises(InputError, match="one pass: ask for refinement_steps=1"):
+        Adversarial(Refined(MLPGenerator((2,), (2,), width=16, chain=True)))
     with pytest.raises(InputError, match="'critic_steps' must be at least 1, got 0"):
-        Adversarial(PaperMLP((2,), (2,)), critic_steps=0)
+        Adversarial(MLPGenerator((2,), (2,), width=16), critic_steps=0)
     with pytest.raises(InputError, match="'penalty' must not be negative, got -1"):
         Wasserstein(penalty=-1.0)
-    with pytest.raises(InputError, match=r"needs a sampler with a density, such as networks.Flow; PaperMLP has none"):
-        MaximumLikelihood(PaperMLP((2,), (2,)))
+    with pytest.raises(InputError, match=r"needs a sampler with a density, such as networks.Flow; MLPGenerator has none"):
+        MaximumLikelihood(MLPGenerator((2,), (2,), width=16))
     theta, x = (values.numpy() for values in linear_pairs(50))
-    with pytest.raises(InputError, match="Give 'm' to the objective itself"):
-        ps.fit(theta, x, objective=Adversarial, m=3)
+    with pytest.raises(InputError, match="Give 'draws' to the objective itself"):
+        ps.fit(theta, x, objective=Adversarial, draws=3)
     with pytest.raises(InputError, match="must make an objective from a sampler, got MLPGenerator"):
-        ps.fit(theta, x, objective=lambda sampler: sampler)
-
-
-# -- the paper's critics
-
-
-def test_the_papers_critics_have_its_sizes():
-    def size(network):
-        return sum(weight.numel() for weight in network.parameters())
-
-    assert size(PaperCritic((5,), (8,))) == pytest.approx(16.82e6, rel=1e-3)
-    assert size(PaperCritic((2,), (2,), depth=3)) == pytest.approx(8.40e6, rel=1e-3)
-    assert size(PaperImageCritic((1, 28, 28), (1, 28, 28))) == 437
-    field = PaperFieldCritic((100,), (2, 100, 100))
-    assert size(field) == pytest.approx(0.92e6, rel=0.01)
-    assert field(torch.zeros(3, 2, 100), torch.zeros(2, 2, 100, 100)).shape == (3, 2)
-
-
-@pytest.mark.parametrize("shape", [(28, 28), (1, 28, 28)])
-def test_the_image_critic_keeps_draws_with_their_rows(shape):
-    network = PaperImageCritic(shape, shape).eval()
-    theta, x = torch.rand(3, 2, *shape), torch.rand(2, *shape)
-    whole = network(theta, x)
-    parts = [network(theta[:, i : i + 1], x[i : i + 1]) for i in range(2)]
-    torch.testing.assert_close(torch.cat(parts, 1), whole)
+        ps.fit(theta, x, objective=lambda sampler: sampler, refinement_steps=1)
 
 
 # -- in ps.fit
@@ -231,7 +229,7 @@ def test_the_image_critic_keeps_draws_with_their_rows(shape):
 
 @pytest.mark.parametrize(
     "objective",
-    [Adversarial, partial(Adversarial, game=Wasserstein(penalty=0.0), critic=critic(spectral=True)), MaximumLikelihood],
+    [Adversarial, partial(Adversarial, divergence=Wasserstein(penalty=0.0), critic=critic(spectral=True)), MaximumLikelihood],
     ids=["gan", "wasserstein", "flow"],
 )
 def test_fit_takes_other_objectives_and_resumes(objective, tmp_path):
@@ -258,7 +256,7 @@ def test_the_density_of_a_flow_integrates_to_one_and_is_that_of_its_draws(bounds
     torch.manual_seed(0)
     flow = Flow((1,), (1,), transforms=2, width=16).eval()
     lower, upper = torch.tensor(bounds)
-    flow.bound(lower, upper)
+    flow.prepare(torch.zeros(1, 1), torch.zeros(1, 1), Bounds(lower[None], upper[None]))
     grid = torch.linspace(-12, 12, 20_001)[:, None]
     x = torch.zeros(1, 1)
     with torch.no_grad():
@@ -306,39 +304,3 @@ def test_the_density_of_two_moons_integrates_to_one_inside_the_prior():
 def test_an_absurdly_large_flow_is_refused():
     with pytest.raises(InputError, match="is too large"):
         Flow((1000,), (1000,), width=100_000)
-
-
-# -- the paper's configurations
-
-
-def test_every_specification_names_a_critic_and_a_game_that_exist():
-    shapes = {
-        "two_moons": ((2,), (2,)),
-        "slcp": ((5,), (8,)),
-        "shallow_water": ((100,), (2, 100, 100)),
-        "camera": ((28, 28), (28, 28)),
-    }
-    for name in gatsbi.specs():
-        for reduced in (False, True):
-            spec = gatsbi.chosen(name, reduced)
-            theta_shape, x_shape = shapes[spec["task"]]
-            if reduced or "PaperCritic" not in spec["critic"]["class"]:  # the large ones are built above
-                network = gatsbi.made(ps.networks, spec["critic"], theta_shape, x_shape)
-                assert network(torch.zeros(2, 3, *theta_shape), torch.zeros(3, *x_shape)).shape == (2, 3)
-            assert isinstance(gatsbi.made(ps.games, spec["game"]), JensenShannon)
-
-
-def test_the_generator_of_the_tuned_configuration_is_tiny():
-    network = gatsbi.made(ps.networks, gatsbi.chosen("two_moons_small")["generator"], (2,), (2,))
-    assert sum(weight.numel() for weight in network.parameters()) == 898
-
-
-def test_a_reduced_specification_runs():
-    task = ps.tasks.get("two_moons")
-    sims = ps.simulate(task.prior, task.simulate, 1000, seed=0, progress=False)
-    spec = gatsbi.chosen("two_moons", reduced=True)
-    posterior = gatsbi.fit(spec, sims.theta, sims.x, task.prior, 0, max_steps=30, validate_every=10, progress=False)
-    assert posterior.info["objective"] == "Adversarial"
-    assert posterior.sample((5,), x=task.observation(1)).shape == (5, 2)
-    with pytest.raises(InputError, match="There is no specification 'x'"):
-        gatsbi.chosen("x")

@@ -12,10 +12,11 @@ from torch import nn
 
 from propersbi.training.batches import Batches, checked_pairs, split
 from propersbi.networks import MLPGenerator
-from propersbi.training.objectives import ScoreMinimization
+from propersbi.training import FirstRise, Objective, Patience, ScoreMinimization, StopReason
 from propersbi.scoring import EnergyScore
-from propersbi.samplers.bounds import Standardize
-from propersbi.training.loop import TrainConfig, train
+from propersbi.samplers.standardized import Standardize
+from propersbi.training.config import TrainConfig
+from propersbi.training.loop import train
 from propersbi.types import Batch, InputError, Phase
 from tests.laws.cases import linear_pairs
 
@@ -25,7 +26,7 @@ def problem(n=300, size=32):
     theta, x = linear_pairs(n)
     rows, held_out = split(n, 0.2)
     batches = Batches(theta.numpy(), x.numpy(), rows, size, Standardize((2,)), Standardize((2,)))
-    objective = ScoreMinimization(MLPGenerator((2,), (2,), width=16, depth=1), EnergyScore(), m=4)
+    objective = ScoreMinimization(MLPGenerator((2,), (2,), width=16, depth=1), EnergyScore(), draws=4)
     return objective, batches, batches.read(held_out)
 
 
@@ -52,7 +53,7 @@ def test_the_learning_rate_rises_and_falls_to_zero():
     assert quick(time_limit=10.0).rate(5, seconds=10.0) == 0.0
 
 
-class Overfits:
+class Overfits(Objective):
     """A score that gets worse after some steps."""
 
     def __init__(self):
@@ -71,58 +72,75 @@ class Overfits:
 
 
 def test_the_best_average_is_kept():
-    """The network must end as it was at the best look."""
+    """The network must end as it was at the best validation."""
     objective = Overfits()
     _, batches, held_out = problem()
-    config = quick(max_steps=400, learning_rate=0.01, clip=None, average=0.0, patience=3)
+    config = quick(max_steps=400, learning_rate=0.01, clip=None, average=0.0, stopping=(Patience(3),))
     history = train(objective, batches, held_out, config, progress=False)
     assert history.stopped == "patience"
-    assert history.steps == history.best_step + 30
-    assert abs(objective.network.weight.item() - 0.2) == pytest.approx(history.best_score, abs=1e-6)
-    assert min(history.validation["score"]) == history.best_score
+    assert history.steps == history.kept_step + 30
+    assert abs(objective.network.weight.item() - 0.2) == pytest.approx(history.kept_score, abs=1e-6)
+    assert min(history.validation["score"]) == history.kept_score
     assert len(history.train["loss"]) == len(history.validation["score"]) == history.steps // 10
 
 
-@pytest.mark.parametrize(("patience", "waited"), [(20, 50), (None, None)])
-def test_a_score_that_is_far_worse_ends_the_training_sooner(patience, waited):
+@pytest.mark.parametrize(("stopping", "waited"), [((Patience(20),), 50), ((), None)])
+def test_a_score_that_is_far_worse_ends_the_training_sooner(stopping, waited):
     _, batches, held_out = problem()
-    config = quick(max_steps=200, learning_rate=0.01, clip=None, average=0.0, patience=patience)
+    config = quick(max_steps=200, learning_rate=0.01, clip=None, average=0.0, stopping=stopping)
     history = train(Overfits(), batches, held_out, config, progress=False)
-    assert history.steps == (200 if waited is None else history.best_step + waited)
+    assert history.steps == (200 if waited is None else history.kept_step + waited)
 
 
-def test_the_papers_rule_stops_at_the_first_rise_and_keeps_the_last_weights():
+def test_training_can_stop_at_the_first_rise_and_keep_the_last_weights():
     _, batches, held_out = problem()
     options = {"max_steps": 200, "learning_rate": 0.01, "clip": None, "average": 0.0, "decay": False, "warmup": 0}
     objective = Overfits()
-    history = train(objective, batches, held_out, quick(**options, first_rise=10, patience=None), progress=False)
+    history = train(objective, batches, held_out, quick(**options, stopping=(FirstRise(10),), keep="last"), progress=False)
     scores = history.validation["score"]
     assert history.stopped == "first_rise"
     assert scores[-1] > scores[-2]
     assert (np.diff(scores[:-1]) < 0).all()
-    assert history.best_step == history.steps  # not the best
+    assert history.kept_step == history.steps  # not the best
     assert abs(objective.network.weight.item() - 0.2) == pytest.approx(scores[-1], abs=1e-6)
     assert set(history.learning_rate["value"]) == {0.01}
-    later = train(Overfits(), batches, held_out, quick(**options, first_rise=100), progress=False)
+    later = train(Overfits(), batches, held_out, quick(**options, stopping=(FirstRise(100),), keep="last"), progress=False)
     assert later.steps == 100 > history.steps
 
 
-def test_looks_of_the_papers_rule_have_noise_of_their_own():
+def test_validations_have_noise_of_their_own_where_the_last_weights_are_kept():
     objective, batches, held_out = problem()
-    config = quick(max_steps=30, learning_rate=1e-12, average=0.0, first_rise=30)
+    config = quick(max_steps=30, learning_rate=1e-12, average=0.0, keep="last")
     history = train(objective, batches, held_out, config, progress=False)
     assert np.ptp(history.validation["score"]) > 1e-4
 
 
-def test_a_checkpoint_from_before_an_option_was_there_is_continued(tmp_path):
+def test_the_running_average_is_what_is_validated_and_kept():
+    """The weights move by a constant step; their average follows with the decay that was asked for."""
+    objective = Overfits()
+    _, batches, held_out = problem()
+    config = quick(max_steps=40, learning_rate=0.01, clip=None, average=0.9, decay=False, warmup=0, keep="last")
+    history = train(objective, batches, held_out, config, progress=False)
+    weight, average = 0.0, 0.0
+    expected = []
+    for step in range(40):
+        weight += 0.01  # Adam's step is the learning rate, whatever the constant gradient is
+        decay = min(0.9, (1 + step) / (10 + step))
+        average = decay * average + (1 - decay) * weight
+        expected += [abs(average - 0.2)] if (step + 1) % 10 == 0 else []
+    assert history.validation["score"] == pytest.approx(expected, abs=1e-4)
+    assert objective.network.weight.item() == pytest.approx(average, abs=1e-4)
+    assert abs(average - weight) > 0.03
+
+
+def test_weights_within_the_error_of_the_lowest_score_are_preferred_if_they_are_later():
     objective, batches, held_out = problem()
-    train(objective, batches, held_out, quick(), checkpoint=tmp_path / "c.ckpt", progress=False)
-    state = torch.load(tmp_path / "c.ckpt", weights_only=True)
-    del state["fingerprint"]["decay"], state["fingerprint"]["first_rise"]
-    torch.save(state, tmp_path / "c.ckpt")
-    again, *_ = problem()
-    history = train(again, batches, held_out, quick(max_steps=60), checkpoint=tmp_path / "c.ckpt", progress=False)
-    assert history.steps == 60
+    lowest = train(objective, batches, held_out, quick(max_steps=200, keep_within=0.0), progress=False)
+    assert lowest.kept_step == lowest.lowest_step
+    assert lowest.kept_score == lowest.lowest_score
+    objective, batches, held_out = problem()
+    later = train(objective, batches, held_out, quick(max_steps=200, keep_within=1e9), progress=False)
+    assert later.kept_step == 200 >= later.lowest_step
 
 
 def test_validation_noise_is_frozen():
@@ -163,7 +181,7 @@ def test_time_limit_stops_training():
     assert 0 < history.steps < 10**6
 
 
-def test_time_is_looked_at_between_looks_at_the_score():
+def test_time_is_checked_between_validations():
     objective, batches, held_out = problem()
     config = quick(max_steps=10**6, time_limit=0.2, validate_every=10**6)
     history = train(objective, batches, held_out, config, progress=False)
@@ -174,9 +192,8 @@ def test_time_is_looked_at_between_looks_at_the_score():
 def test_divergence_is_noticed_and_the_best_weights_stay():
     objective, batches, held_out = problem()
 
-    class Breaks:
+    class Breaks(Objective):
         networks = objective.networks
-        rule = objective.rule
         calls = 0
 
         def phases(self):
@@ -191,14 +208,14 @@ def test_divergence_is_noticed_and_the_best_weights_stay():
 
     history = train(Breaks(), batches, held_out, quick(max_steps=100), progress=False)
     assert history.stopped == "diverged"
-    assert history.best_step == 20
+    assert history.kept_step == 20
     assert all(torch.isfinite(w).all() for w in objective.sampler.parameters())
 
 
 def test_a_device_that_is_not_there_gets_a_sentence():
     objective, batches, held_out = problem()
     with pytest.raises(InputError, match="Training cannot run on 1 x 'abacus'"):
-        train(objective, batches, held_out, quick(device="abacus"), progress=False)
+        train(objective, batches, held_out, quick(), device="abacus", progress=False)
 
 
 def test_progress_goes_to_stderr_only_when_asked(capsys):
@@ -219,8 +236,14 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"trained with learning_rate = 0.002, not 0.01: remove it"):
         train(objective, batches, held_out, quick(learning_rate=0.01), checkpoint=tmp_path / "c.ckpt", progress=False)
     other, batches, held_out = problem(n=320)
-    with pytest.raises(InputError, match=r"trained with data = "):
+    with pytest.raises(InputError, match=r"trained with validation = "):
         train(other, batches, held_out, quick(), checkpoint=tmp_path / "c.ckpt", progress=False)
+    objective, batches, held_out = problem()
+    moved = Batch(held_out.theta, held_out.x + 1e-3)
+    with pytest.raises(InputError, match=r"trained with validation = "):
+        train(objective, batches, moved, quick(), checkpoint=tmp_path / "c.ckpt", progress=False)
+    with pytest.raises(InputError, match=r"trained with threads = 1, not 2"):
+        train(objective, batches, held_out, quick(threads=2), checkpoint=tmp_path / "c.ckpt", progress=False)
 
 
 def test_a_finished_checkpoint_can_be_trained_further(tmp_path):
@@ -242,6 +265,14 @@ def test_a_broken_or_hostile_checkpoint_is_refused(tmp_path, content):
 def test_bad_options_get_a_sentence():
     with pytest.raises(InputError, match="'max_steps' must be positive, got 0"):
         TrainConfig(max_steps=0)
+    with pytest.raises(InputError, match="'clip' must be positive or None, got -1"):
+        TrainConfig(clip=-1)
+    with pytest.raises(InputError, match="'validations' must be a positive number, got -1"):
+        Patience(-1)
+    with pytest.raises(InputError, match="'stopping' must hold rules such as"):
+        TrainConfig(stopping=(3,))
+    with pytest.raises(InputError, match="'keep' must be 'best' or 'last', got 'all'"):
+        TrainConfig(keep="all")
     with pytest.raises(InputError, match=r"'average' must lie in \[0, 1\), got 1.0"):
         TrainConfig(average=1.0)
     with pytest.raises(InputError, match="batch of 64 rows cannot be drawn from 10"):
@@ -267,7 +298,7 @@ if __name__ == "__main__":
     posterior = ps.fit(theta, x, folder=sys.argv[1], network=network, progress=False, **json.loads(sys.argv[2]))
     weights = torch.cat([w.detach().flatten() for w in posterior.sampler.parameters()])
     result = {"digest": hashlib.sha256(weights.numpy().tobytes()).hexdigest(),
-              "first": posterior.history["validation"]["score"][0], "best": posterior.history["best_score"]}
+              "first": posterior.history.validation["score"][0], "best": posterior.history.kept_score}
     os.makedirs(sys.argv[1], exist_ok=True)  # only the first process writes the posterior there, perhaps later
     with open(sys.argv[1] + "/rank-" + os.environ.get("LOCAL_RANK", "0"), "w") as file:
         json.dump(result, file)
@@ -288,7 +319,7 @@ def results(process, folder):
 
 
 def test_kill_9_in_training_resumes_to_the_same_bits(tmp_path):
-    options = {"max_steps": 300, "validate_every": 20, "checkpoint_every": 0.0, "m": 4, "patience": None}
+    options = {"max_steps": 300, "validate_every": 20, "checkpoint_every": 0.0, "draws": 4, "stopping": []}
     cut = start_script(tmp_path, "cut", **options)
     while not (tmp_path / "cut" / "checkpoint.ckpt").exists() and cut.poll() is None:
         time.sleep(0.02)
@@ -302,7 +333,7 @@ def test_kill_9_in_training_resumes_to_the_same_bits(tmp_path):
 def test_two_processes_train_together(tmp_path):
     """Two CPU processes, each with half of every batch, end with the same weights and a better score."""
     process = start_script(
-        tmp_path, "ddp", max_steps=60, validate_every=20, m=4, device="cpu", devices=2, warmup=5, learning_rate=0.01
+        tmp_path, "ddp", max_steps=60, validate_every=20, draws=4, device="cpu", devices=2, warmup=5, learning_rate=0.01
     )
     first, second = results(process, tmp_path / "ddp")
     assert first == second
@@ -313,10 +344,10 @@ GRADIENTS = """
 import os, sys
 import torch
 from torch import nn
-from propersbi.training.loop import TrainConfig, train
+from propersbi.training import Objective, TrainConfig, train
 from propersbi.types import Batch, Phase
 
-class Regression:
+class Regression(Objective):
     def __init__(self):
         self.network = nn.Linear(3, 2).double()
     @property
@@ -331,8 +362,8 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     objective, x = Regression(), torch.randn(10, 64, 3, dtype=torch.float64)
     batches = [Batch(row @ torch.ones(3, 2).double(), row) for row in x]
-    config = TrainConfig(max_steps=10, validate_every=5, devices=int(sys.argv[1]), device="cpu", clip=None)
-    train(objective, batches, batches[0], config, progress=False)
+    config = TrainConfig(max_steps=10, validate_every=5, devices=int(sys.argv[1]), clip=None)
+    train(objective, batches, batches[0], config, device="cpu", progress=False)
     with open(sys.argv[2] + "/" + sys.argv[1] + "-" + os.environ.get("LOCAL_RANK", "0"), "w") as file:
         file.write(repr(objective.network.weight.sum().item()))
 """

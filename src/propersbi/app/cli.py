@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import warnings
 from collections.abc import Callable
@@ -11,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from propersbi.app.options import choose, with_training_options
 from propersbi.types import InputError
 
 if TYPE_CHECKING:  # torch takes seconds to load, and --help should not wait for it
-    from propersbi.app.models import Model
     from propersbi.app.run import Run
+    from propersbi.sequential.corrections import Correction
 
 __all__ = ["app", "main"]
 
@@ -42,33 +42,18 @@ Count = Annotated[
 Test = Annotated[int | None, typer.Option(help="Fresh simulations to test with; by default a tenth, 50 to 1000.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 Workers = Annotated[int, typer.Option(help="Processes that simulate.")]
-Observation = Annotated[
+ObservationSource = Annotated[
     str | None,
     typer.Option(
         "--observation", "-x", help="Observed data: a .npy, .csv or .txt file, or the number of a task's own."
     ),
 ]
-Rule = Annotated[str | None, typer.Option(help="Scoring rule: energy (unless a task says otherwise) or kernel.")]
-Beta = Annotated[
-    float | None, typer.Option(help="Power of the energy score, between 0 and 2; smaller sees finer detail. 0.5.")
-]
-Draws = Annotated[
-    int | None,
-    typer.Option("--draws", "-m", help="Draws per simulation in training, at least 2; 20, or 10 in one pass."),
-]
-Refine = Annotated[
-    int | None,
-    typer.Option("--steps", help="1 draws in one pass; more refine the draws step by step. 8, or 1 of images."),
-]
-Steps = Annotated[int | None, typer.Option("--max-steps", help="Gradient steps at most; by default it grows with -n.")]
-Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds of training at most.")]
 Rounds = Annotated[
     int, typer.Option(help="Rounds of simulations near the observation; 1 is for any observation, all from the prior.")
 ]
 CorrectionName = Annotated[
     str, typer.Option("--correction", help="With rounds: truncated, weights, rejection, metropolis or uncorrected.")
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
 
 
@@ -82,11 +67,11 @@ def options(
 @app.command(epilog="Example: propersbi tasks")
 def tasks() -> None:
     """List the built-in tasks."""
-    from propersbi import tasks as known
+    from propersbi import tasks as built_in
 
-    width = max(map(len, known.names()))
-    for name in known.names():
-        task = known.get(name)
+    width = max(map(len, built_in.names()))
+    for name in built_in.names():
+        task = built_in.get(name)
         sizes = f"theta {task.theta_shape}, x {task.x_shape}"
         typer.echo(f"{name:{width}}  {sizes:24}  {task.description}")
 
@@ -102,50 +87,36 @@ def simulate(
     quiet: Quiet = False,
 ) -> None:
     """Simulate pairs of parameters and data. Rerun to continue; raise -n to add more."""
-    known, run = _start(model, out)
-    pairs = run.simulate(known, simulations, test=test, seed=seed, workers=workers, progress=not quiet)
-    typer.echo(f"{len(pairs)} simulations, {pairs.invalid} invalid, in {run.folder / 'simulations'}")
+    from propersbi.app.problems import load_problem
+    from propersbi.app.run import Run
+
+    problem = load_problem(model)
+    started = Run.create(out or Path("runs") / Path(model).stem, problem, _command())
+    pairs = started.simulate(simulations, test=test, seed=seed, workers=workers, progress=not quiet)
+    typer.echo(f"{len(pairs)} simulations, {pairs.invalid} invalid, in {started.folder / 'simulations'}")
 
 
 @app.command(epilog="Example: propersbi train runs/two_moons --time-limit 300")
+@with_training_options
 def train(
-    run: RunArgument,
-    model: OwnFile = None,
-    rule: Rule = None,
-    beta: Beta = None,
-    draws: Draws = None,
-    steps: Refine = None,
-    max_steps: Steps = None,
-    time_limit: Limit = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    quiet: Quiet = False,
+    run: RunArgument, changes: dict[str, Any], model: OwnFile = None, seed: Seed = 0, quiet: Quiet = False
 ) -> None:
     """Train the posterior on the simulations of a run. Rerun to continue."""
-    opened, known = _reopen(run, model)
-    options = _training(
-        rule,
-        beta,
-        m=draws,
-        steps=steps,
-        max_steps=max_steps,
-        time_limit=time_limit,
-        seed=seed,
-        device=device,
-        progress=not quiet,
-    )
-    info = opened.train(known, **options).info
+    opened = _reopen(run, model)
+    opened.train(seed=seed, progress=not quiet, **changes)
+    done = opened.record.training
+    assert done is not None
     typer.echo(
-        f"Trained {info['steps']} steps in {info['seconds']:.0f} s, best score {info['best_score']:.4g} at step "
-        f"{info['best_step']}: {opened.folder / 'posterior'}"
+        f"Trained {done.steps} steps in {done.seconds or 0:.0f} s, validation score {done.kept_score or 0:.4g} at step "
+        f"{done.kept_step}: {opened.folder / 'posterior'}"
     )
 
 
 @app.command(epilog="Example: propersbi sample runs/two_moons --observation 1 -n 1000 -o samples.csv")
 def sample(
     run: RunArgument,
-    observation: Observation = None,
-    count: Annotated[int, typer.Option("-n", help="Draws.")] = 1000,
+    observation: ObservationSource = None,
+    count: Annotated[int, typer.Option("-n", help="Posterior draws.")] = 1000,
     out: Annotated[
         str | None, typer.Option("--out", "-o", help="A .csv, .npy or .parquet file, or - for CSV on stdout.")
     ] = None,
@@ -154,17 +125,18 @@ def sample(
     quiet: Quiet = False,
 ) -> None:
     """Draw from the posterior given an observation. Without -o, print its summary."""
+    from propersbi.app.problems import read_observation
     from propersbi.app.tables import summary_table, write_samples
 
-    opened, known = _reopen(run, model)
-    x, _ = _observed(known, observation)
-    if x is None:
+    opened = _reopen(run, model)
+    observed = read_observation(observation, opened.problem)
+    if observed is None:
         raise InputError("There is no observation: give --observation FILE.")
-    posterior = opened.posterior(known)
+    posterior = opened.posterior()
     if out is None:
-        typer.echo(summary_table(posterior.summary(x, draws=count, seed=seed)))
+        typer.echo(summary_table(posterior.summary(observed.values, num_samples=count, seed=seed)))
         return
-    draws = posterior.sample((count,), x=x, seed=seed, show_progress_bars=not quiet)
+    draws = posterior.sample((count,), x=observed.values, seed=seed, show_progress_bars=not quiet)
     write_samples(out, draws.cpu().numpy(), posterior.parameter_names)
     if out != "-":
         typer.echo(f"{count} draws in {out}")
@@ -173,147 +145,98 @@ def sample(
 @app.command(epilog="Example: propersbi diagnose runs/two_moons --observation 1")
 def diagnose(
     run: RunArgument,
-    observation: Observation = None,
+    observation: ObservationSource = None,
     model: OwnFile = None,
-    draws: Annotated[int | None, typer.Option("--draws", help="Posterior draws for each test pair; 250.")] = None,
+    num_samples: Annotated[int | None, typer.Option(help="Posterior draws for each test pair; 250.")] = None,
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Check the posterior on fresh simulations, and look at it for an observation."""
-    opened, known = _reopen(run, model)
-    typer.echo(_diagnose(opened, known, observation, draws, seed, quiet).summary())
+    """Check the posterior on fresh simulations, and show it for an observation."""
+    from propersbi.app.problems import read_observation
+
+    opened = _reopen(run, model)
+    observed = read_observation(observation, opened.problem)
+    typer.echo(opened.diagnose(observed, num_samples=num_samples, seed=seed, progress=not quiet).summary())
 
 
 @app.command(epilog="Example: propersbi report runs/two_moons")
 def report(run: RunArgument) -> None:
     """Write report.html: one self-contained page about the run."""
     from propersbi.app.run import Run
+    from propersbi.reports.page import report as write
 
-    typer.echo(Run.open(run).report())
+    typer.echo(write(Run.open(run).folder))
 
 
 @app.command(
     epilog="Examples: propersbi run two_moons  |  propersbi run my_model.py --observation x.npy --simulations 10000"
     "  |  propersbi run my_model.py --observation x.npy --rounds 5"
 )
+@with_training_options
 def run(
     model: ModelArgument,
-    observation: Observation = None,
+    changes: dict[str, Any],
+    observation: ObservationSource = None,
     out: Out = None,
     simulations: Count = None,
     rounds: Rounds = 1,
     correction: CorrectionName = "truncated",
     test: Test = None,
     workers: Workers = 1,
-    rule: Rule = None,
-    beta: Beta = None,
-    draws: Draws = None,
-    steps: Refine = None,
-    max_steps: Steps = None,
-    time_limit: Limit = None,
     seed: Seed = 0,
-    device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Do everything: simulate, train, diagnose, report. Rerun to continue where it stopped."""
-    from propersbi.diagnostics import one_observation
+    from propersbi.app.run import run as run_all
 
-    training = _training(
-        rule,
-        beta,
-        m=draws,
-        steps=steps,
-        max_steps=max_steps,
-        time_limit=time_limit,
+    finished = run_all(
+        model,
+        observation=observation,
+        folder=out,
+        simulations=simulations,
+        rounds=rounds,
+        correction=_correction(correction),
+        test=test,
         seed=seed,
-        device=device,
+        workers=workers,
         progress=not quiet,
+        command=_command(),
+        **changes,
     )
-    known, started = _start(model, out)
-    x, _ = _observed(known, observation)  # what cannot be read should not wait for the training
-    if rounds != 1:
-        if x is None:
-            raise InputError(f"{rounds} rounds are for one observation: give --observation FILE.")
-        chosen = {"rounds": rounds, "correction": _correction(correction), "test": test, "workers": workers}
-        started.sequential(known, x, simulations, **chosen, **training)
-    else:
-        pairs = started.simulate(known, simulations, test=test, seed=seed, workers=workers, progress=not quiet)
-        if x is not None:
-            one_observation(x, pairs.x.shape[1:])
-        started.train(known, **training)
-    checks = _diagnose(started, known, observation, None, seed, quiet)
-    typer.echo(checks.summary())
-    typer.echo(f"\nReport: {started.report()}")
+    typer.echo(finished.diagnostics.summary())
+    typer.echo(f"\nReport: {finished.report}")
 
 
-def _start(name: str, out: Path | None) -> tuple[Model, Run]:
-    from propersbi.app.models import load_model
+def _command() -> str:
+    return " ".join(["propersbi", *sys.argv[1:]])
+
+
+def _reopen(folder: Path, own_file: str | None) -> Run:
+    """A run and its problem; a file runs only if it is named here, never because the run directory names it."""
+    from propersbi import tasks as built_in
+    from propersbi.app.problems import load_problem
     from propersbi.app.run import Run
 
-    model = load_model(name)
-    folder = out or Path("runs") / Path(name).stem
-    return model, Run.create(folder, model, " ".join(["propersbi", *sys.argv[1:]]))
+    opened = Run.open(folder)
+    name = own_file or opened.record.problem
+    if own_file or name in built_in.names():
+        opened.problem = load_problem(name)
+    return opened
 
 
-def _reopen(folder: Path, own_file: str | None) -> tuple[Run, Model | None]:
-    """A run and its model; an own file runs only if it is named here, never because the run directory names it."""
-    from propersbi.app.models import load_model
-    from propersbi.app.run import Run
-
-    run = Run.open(folder)
-    name = own_file or str(run.record.get("model"))
-    return run, load_model(name) if own_file or not name.endswith(".py") else None
-
-
-def _observed(model: Model | None, observation: str | None) -> tuple[Any, str]:
-    """The observation and where it is from; a task without one shows its first."""
-    from propersbi.app.models import read_observation
-
-    if observation is None and model is not None and callable(model.observation):
-        observation = "1"
-    source = f"observation {observation} of {model.name}" if model and (observation or "").isdigit() else observation
-    return read_observation(observation, model), source or "the model file"
-
-
-def _diagnose(run: Run, model: Model | None, observation: str | None, draws: int | None, seed: int, quiet: bool) -> Any:
-    x, source = _observed(model, observation)
-    return run.diagnose(model, observation=x, source=source, draws=draws, seed=seed, progress=not quiet)
-
-
-def _training(rule: str | None, beta: float | None, **options: Any) -> dict[str, Any]:
-    """What was asked for; all else is up to the task, or follows from the shapes."""
-    from propersbi.scoring import EnergyScore, KernelScore
-
-    rules: dict[str, Callable[[], Any]] = {
-        "energy": lambda: EnergyScore(beta=0.5 if beta is None else beta),
-        "kernel": KernelScore,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    if rule is None and beta is None:
-        return given
-    return {"rule": _chosen("scoring rule", rule or "energy", rules)(), **given}
-
-
-def _correction(name: str) -> Any:
-    from propersbi.sequential.corrections import CorrectedLatent, ImportanceWeights, Truncated, Uncorrected
+def _correction(name: str) -> Correction:
     from propersbi.samplers.latent import Metropolis, Rejection
+    from propersbi.sequential.corrections import CorrectedLatent, ImportanceWeights, Truncated, Uncorrected
 
-    corrections: dict[str, Callable[[], Any]] = {
+    corrections: dict[str, Callable[[], Correction]] = {
         "truncated": Truncated,
         "weights": ImportanceWeights,
         "rejection": lambda: CorrectedLatent(Rejection()),
         "metropolis": lambda: CorrectedLatent(Metropolis()),
         "uncorrected": Uncorrected,
     }
-    return _chosen("correction", name, corrections)()
-
-
-def _chosen(what: str, name: str, known: dict[str, Any]) -> Any:
-    if name in known:
-        return known[name]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
-    raise InputError(f"There is no {what} '{name}': choose one of {', '.join(known)}.{hint}")
+    made: Correction = choose("correction", name, corrections)()
+    return made
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""What is inferred on the command line: a task of the library, or the user's own file.
+"""What a run is about: a task of the library by its name, the user's own file, or a problem made in Python.
 
-An own file is Python that defines ``prior`` and ``simulator`` and, where wanted, ``parameter_names``, ``embedding``,
-``support``, ``batched`` (``False`` for a simulator that takes one parameter at a time) and ``observation``. It runs
-only when the user names it; nothing that is stored in a run directory makes it run.
+A file is Python that defines ``problem = propersbi.Problem(...)``, or ``prior`` and ``simulator`` and, where wanted,
+``parameter_names``, ``embedding``, ``support``, ``batched`` (``False`` for a simulator that takes one parameter at a
+time) and ``observation``. It runs only when the user names it; nothing that is stored in a run directory makes it run.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,63 +18,52 @@ from typing import Any
 import numpy as np
 
 from propersbi import tasks
-from propersbi.types import InputError, Simulator
+from propersbi.observations import numbers
+from propersbi.problem import Problem
+from propersbi.tasks.task import Task
+from propersbi.types import InputError
 
-__all__ = ["Model", "load_model", "read_observation"]
+__all__ = ["Observation", "load_problem", "read_observation"]
 
-
-@dataclass(frozen=True)
-class Model:
-    """A prior, a simulator and what is known about them."""
-
-    name: str
-    prior: Any
-    simulator: Simulator
-    parameter_names: Sequence[str] | None = None
-    embedding: Any = None
-    support: Any = None
-    batched: bool = True
-    observation: Callable[[int], np.ndarray] | np.ndarray | None = None
-    truth: Callable[[int], np.ndarray] | None = None
-    reference: Callable[..., np.ndarray] | None = None
-    test_prior: Any = None
-    parts: tuple[Simulator, Callable[[Any], Any]] | None = None
-    view: Callable[[np.ndarray], np.ndarray] | None = None
-    quick: Mapping[str, Any] = field(default_factory=dict)
-    digest: str | None = None
+OPTIONAL = ("parameter_names", "embedding", "support", "batched")
 
 
-def load_model(name: str) -> Model:
-    """A task by its name, or the model in a Python file."""
-    if not name.endswith(".py"):
-        return _from_task(name)
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """Observed data and where they are from."""
+
+    values: np.ndarray
+    source: str
+
+
+def load_problem(problem: Problem | str | Path) -> Problem:
+    """A task by its name, the problem in a Python file, or the problem itself.
+
+    >>> load_problem("two_moons").name
+    'two_moons'
+    """
+    if isinstance(problem, Problem):
+        return problem
+    name = str(problem)
+    return _from_file(name) if name.endswith(".py") else tasks.get(name)
+
+
+def _from_file(name: str) -> Problem:
     module = _import_file(Path(name))
-    for needed in ("prior", "simulator"):
-        if not hasattr(module, needed):
-            raise InputError(f"'{name}' must define '{needed}'.")
-    if not callable(module.simulator):
-        raise InputError(f"'simulator' in '{name}' must be a function, got {type(module.simulator).__name__}.")
-    optional = ("parameter_names", "embedding", "support", "batched", "observation")
-    given = {key: getattr(module, key) for key in optional if hasattr(module, key)}
+    defined = vars(module)
     digest = hashlib.sha256(Path(name).read_bytes()).hexdigest()[:16]
-    return Model(name, module.prior, module.simulator, digest=digest, **given)
-
-
-def _from_task(name: str) -> Model:
-    task = tasks.get(name)
-    return Model(
-        name,
-        task.prior,
-        task.simulate,
-        parameter_names=task.parameter_names,
-        observation=task.observation,
-        truth=task.true_parameters,
-        reference=task.reference_posterior if task.posterior is not None else None,
-        test_prior=task.test_prior,
-        parts=task.parts,
-        view=task.view,
-        quick=task.quick,
-    )
+    if "problem" in defined:
+        problem = defined["problem"]
+        if not isinstance(problem, Problem):
+            raise InputError(f"'problem' in '{name}' must be a propersbi.Problem, got {type(problem).__name__}.")
+        return replace(problem, name=name, digest=digest)
+    for needed in ("prior", "simulator"):
+        if needed not in defined:
+            raise InputError(f"'{name}' must define '{needed}'.")
+    if not callable(defined["simulator"]):
+        raise InputError(f"'simulator' in '{name}' must be a function, got {type(defined['simulator']).__name__}.")
+    given: dict[str, Any] = {key: defined[key] for key in ("prior", "simulator", *OPTIONAL) if key in defined}
+    return Problem(name=name, digest=digest, x_o=defined.get("observation"), **given)
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -98,20 +86,37 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def read_observation(source: str | None, model: Model | None) -> np.ndarray | None:
-    """The observed data: a file (``.npy``, ``.csv``, ``.txt``), the number of a task's observation, or the model's own.
+def read_observation(source: Any, problem: Problem | None) -> Observation | None:
+    """The observed data, finite numbers; of nothing, the problem's own, of which a task shows the first.
 
-    >>> read_observation("1", load_model("two_moons")).shape
-    (2,)
+    Arguments:
+        source: A ``.npy``, ``.csv`` or ``.txt`` file, the number of a task's observation, an array, or ``None``.
+        problem: The problem, if it is at hand.
+
+    >>> read_observation("1", load_problem("two_moons")).source
+    'observation 1 of two_moons'
     """
-    known = model.observation if model else None
     if source is None:
-        return None if known is None or callable(known) else np.asarray(known)
-    if source.isdigit():
-        if not callable(known):
+        return _own_observation(problem)
+    if isinstance(source, int) or (isinstance(source, str) and source.isdigit()):
+        if not isinstance(problem, Task):
             raise InputError(f"Only a task has numbered observations: give a file instead of '{source}'.")
-        return np.asarray(known(int(source)))
-    path = Path(source)
+        return Observation(problem.observation(int(source)), f"observation {int(source)} of {problem.name}")
+    if isinstance(source, str | Path):
+        return Observation(numbers(_read_file(Path(source)), name="observation"), str(source))
+    values = numbers(source, name="observation")
+    return Observation(values, f"an array of shape {values.shape}")
+
+
+def _own_observation(problem: Problem | None) -> Observation | None:
+    if problem is None or isinstance(problem, Task):
+        return None if problem is None else read_observation(1, problem)
+    values = problem.observation()
+    source = "the problem itself" if problem.digest is None else "the model file"
+    return None if values is None else Observation(numbers(values, name="observation"), source)
+
+
+def _read_file(path: Path) -> np.ndarray:
     if not path.is_file():
         raise InputError(f"There is no file '{path}'.")
     if not path.stat().st_size:
@@ -129,7 +134,7 @@ def read_observation(source: str | None, model: Model | None) -> np.ndarray | No
 
 
 def _read_npy(path: Path) -> np.ndarray:
-    return np.load(path, allow_pickle=False)
+    return np.asarray(np.load(path, allow_pickle=False))
 
 
 def _read_text(path: Path) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Whether a posterior can be trusted, measured on fresh simulations whose parameters are known.
 
 >>> from propersbi.diagnostics import diagnose
->>> class Known:
+>>> class Exact:
 ...     "The exact posterior of theta ~ N(0, 1), x = theta + noise ~ N(0, 1)."
 ...     def sample_batched(self, shape, x, show_progress_bars=True):
 ...         x = x.numpy()
@@ -9,13 +9,12 @@
 >>> import numpy as np
 >>> rng = np.random.default_rng(0)
 >>> theta = rng.normal(size=(300, 1))
->>> diagnose(Known(), theta, theta + rng.normal(size=(300, 1)), draws=200, progress=False).overall
+>>> diagnose(Exact(), theta, theta + rng.normal(size=(300, 1)), num_samples=200, progress=False).overall
 'good'
 """
 
-from propersbi.diagnostics.inputs import one_observation
 from propersbi.diagnostics.measure import diagnose
 from propersbi.diagnostics.result import Diagnostics
 from propersbi.diagnostics.verdicts import Verdict
 
-__all__ = ["Diagnostics", "Verdict", "diagnose", "one_observation"]
+__all__ = ["Diagnostics", "Verdict", "diagnose"]

@@ -1,7 +1,7 @@
-"""Which sampler is better? Proper scores of any of them on the same pairs, with what is chance and what is not.
+"""Which sampler is better? Proper scores of all of them on the same pairs, with confidence intervals.
 
-Lower scores are better and only the true posterior has the lowest, so no reference posterior is needed: pairs of
-parameters and data are. All samplers are scored on the same pairs, and differences are judged pair by pair.
+Lower scores are better and only the true posterior has the lowest, so pairs of parameters and data are enough: no
+reference posterior is needed. All samplers are scored on the same pairs, and differences are judged pair by pair.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from propersbi.diagnostics.inputs import events, shape_of, to_numpy, true_parameters
-from propersbi.diagnostics.measure import scale_of
-from propersbi.metrics import _misses, _spread, calibration_error, crps, energy_score
+from propersbi.diagnostics.inputs import checked_test_pairs, parameter_rows, to_numpy
+from propersbi.diagnostics.measure import prior_scores, scale_of
+from propersbi.metrics import calibration_error, crps, energy_score
+from propersbi.observations import observations
 from propersbi.posterior import checked_names
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import stream
@@ -24,6 +25,7 @@ from propersbi.types import InputError
 __all__ = ["Comparison", "compare"]
 
 RESAMPLES = 2000
+PRIOR_SAMPLES = 1000  # draws of the prior in its score, at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +60,8 @@ class Comparison:
     def rows(self) -> list[dict[str, Any]]:
         """For each sampler, best first: energy score, skill against the prior and how far it lies behind the best.
 
-        Intervals come from pairs drawn again with replacement, the same ones for all samplers. ``tied`` says that the
-        difference to the best may be chance.
+        Intervals come from resampling pairs with replacement, the same ones for all samplers. ``tied`` says that the
+        difference from the best may be chance.
         """
         order = np.argsort(self.energy.mean(1))
         weights = self._resampled()
@@ -94,13 +96,13 @@ class Comparison:
         widths = [max(len(line[j]) for line in lines) for j in range(len(head))]
         text = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
         note = (
-            f"{self.energy.shape[1]} pairs; brackets: {percent} intervals, pairs drawn again. Lower scores are better."
+            f"{self.energy.shape[1]} pairs; brackets: {percent} intervals by resampling pairs. Lower scores are better."
         )
         return "\n".join([*(f"| {line} |" for line in text), "", note])
 
     def _resampled(self) -> np.ndarray:
         n = self.energy.shape[1]
-        return np.random.default_rng(self.seed).multinomial(n, np.full(n, 1 / n), RESAMPLES) / n
+        return np.asarray(np.random.default_rng(self.seed).multinomial(n, np.full(n, 1 / n), RESAMPLES) / n)
 
     def _interval(self, values: np.ndarray) -> tuple[float, float]:
         low, high = np.quantile(values, [(1 - self.level) / 2, (1 + self.level) / 2])
@@ -112,7 +114,7 @@ def compare(
     theta: Any,
     x: Any,
     *,
-    draws: int = 250,
+    num_samples: int = 250,
     prior_samples: Any = None,
     parameter_names: Sequence[str] | None = None,
     level: float = 0.95,
@@ -122,11 +124,11 @@ def compare(
     """Score samplers on pairs that none of them was trained on.
 
     Arguments:
-        samplers: By name: posteriors with ``sample_batched`` or ``sample`` (ours, sbi's, an own class), functions
-            ``(draws, x) -> (draws, n, *event)``, or draws that are already there, ``(draws, n, *event)``.
+        samplers: By name: posteriors with ``sample_batched`` or ``sample`` (ours, sbi's, a class of your own),
+            functions ``(num_samples, x) -> (num_samples, n, *event)``, or draws that are already there.
         theta: True parameters ``(n, *event)``.
         x: The data they made ``(n, *shape)``.
-        draws: Draws for each pair.
+        num_samples: Draws for each pair.
         prior_samples: Prior draws ``(k, *event)``; the true parameters, if not given.
         parameter_names: One for each parameter.
         level: Of the confidence intervals.
@@ -142,47 +144,49 @@ def compare(
         >>> compare({"wide": wide, "exact": exact}, theta, x, progress=False).best
         'exact'
     """
-    if not samplers:
-        raise InputError("There is nothing to compare: 'samplers' is empty.")
-    if draws < 2:
-        raise InputError(f"'draws' must be at least 2, got {draws}.")
-    if not 0 < level < 1:
-        raise InputError(f"'level' must lie between 0 and 1, got {level}.")
-    truth = true_parameters(theta, x)
+    _check(samplers, num_samples, level)
+    truth, x = checked_test_pairs(theta, x)
     n, event = len(truth), truth.shape[1:]
-    data = events("x", x[:], shape_of(x)[1:])
-    known = truth.reshape(n, -1)
-    sd = scale_of(known)
+    data = observations(x[:n], tuple(x.shape[1:]))
+    flat = truth.reshape(n, -1)
+    sd = scale_of(flat)
     if not np.all(sd):
-        raise InputError(f"{np.sum(sd == 0)} of the {known.shape[1]} parameters do not vary.")
-    prior = truth if prior_samples is None else events("prior_samples", prior_samples, event)
+        raise InputError(f"{np.sum(sd == 0)} of the {flat.shape[1]} parameters do not vary.")
+    prior = truth if prior_samples is None else parameter_rows("prior_samples", prior_samples, event)
     prior = prior.reshape(len(prior), -1)
     with stream(seed, 0) as rng:
-        prior = prior[rng.permutation(len(prior))[: max(draws, 1000)]]
-    measured = []
+        prior = prior[rng.permutation(len(prior))[: max(num_samples, PRIOR_SAMPLES)]]
+    columns: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     with progress_bar(len(samplers), "comparing", "sampler", show=progress) as bar:
         for name, sampler in samplers.items():
-            samples = _samples(name, sampler, data, draws, event, seed).reshape(-1, n, known.shape[1])
-            measured.append(
-                (energy_score(samples / sd, known / sd), crps(samples, known), calibration_error(samples, known))
-            )
+            draws = _samples(name, sampler, data, num_samples, event, seed).reshape(-1, n, flat.shape[1])
+            columns.append((energy_score(draws / sd, flat / sd), crps(draws, flat), calibration_error(draws, flat)))
             bar.update()
-    energy, marginal, calibration = (np.stack(column) for column in zip(*measured, strict=True))
-    base = 2 * _misses(prior[:, None] / sd, known / sd) - _spread(prior / sd)
-    names = tuple(checked_names(parameter_names or _names(samplers, known.shape[1]), event))
-    return Comparison(tuple(samplers), names, energy, marginal, calibration, base, level, seed)
+    energy, marginal, calibration = (np.stack(column) for column in zip(*columns, strict=True))
+    names = checked_names(parameter_names or _names(samplers, flat.shape[1]), event)
+    base = prior_scores(prior / sd, flat / sd)
+    return Comparison(tuple(samplers), tuple(names), energy, marginal, calibration, base, level, seed)
 
 
-def _samples(name: str, sampler: Any, x: np.ndarray, m: int, event: tuple[int, ...], seed: int) -> np.ndarray:
+def _check(samplers: Mapping[str, Any], num_samples: int, level: float) -> None:
+    if not samplers:
+        raise InputError("There is nothing to compare: 'samplers' is empty.")
+    if num_samples < 2:
+        raise InputError(f"'num_samples' must be at least 2, got {num_samples}.")
+    if not 0 < level < 1:
+        raise InputError(f"'level' must lie between 0 and 1, got {level}.")
+
+
+def _samples(name: str, sampler: Any, x: torch.Tensor, m: int, event: tuple[int, ...], seed: int) -> np.ndarray:
     """Draws ``(m, n, *event)`` of anything that can be sampled, checked."""
     with stream(seed, 1), torch.no_grad():
-        rows = torch.as_tensor(x, dtype=torch.float32)
+        rows = x.to(torch.float32)
         if hasattr(sampler, "sample_batched"):
             given = sampler.sample_batched((m,), x=rows, show_progress_bars=False)
         elif hasattr(sampler, "sample"):
             given = np.stack([to_numpy(sampler.sample((m,), x=row)) for row in rows], 1)
         elif callable(sampler):
-            given = sampler(m, x)
+            given = sampler(m, x.numpy())
         else:
             given = sampler
     samples = to_numpy(given)
@@ -197,8 +201,8 @@ def _samples(name: str, sampler: Any, x: np.ndarray, m: int, event: tuple[int, .
 
 def _names(samplers: Mapping[str, Any], size: int) -> Sequence[str] | None:
     """The parameter names of the first posterior that has some."""
-    known = (getattr(sampler, "parameter_names", None) for sampler in samplers.values())
-    return next((names for names in known if names is not None and len(names) == size), None)
+    found = (getattr(sampler, "parameter_names", None) for sampler in samplers.values())
+    return next((names for names in found if names is not None and len(names) == size), None)
 
 
 def _with(value: float, interval: tuple[float, float]) -> str:

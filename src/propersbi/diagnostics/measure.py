@@ -11,36 +11,33 @@ from typing import Any
 import numpy as np
 import torch
 
-from propersbi.metrics.calibration import sbc_p_values, sbc_ranks, tarp_ranks
-from propersbi.diagnostics.inputs import (
-    DRAWS,
-    check_options,
-    events,
-    one_observation,
-    shape_of,
-    to_numpy,
-    true_parameters,
-)
+from propersbi.diagnostics.inputs import MIN_SAMPLES, check_options, checked_test_pairs, parameter_rows, to_numpy
 from propersbi.diagnostics.result import Diagnostics
-from propersbi.diagnostics.verdicts import MANY
+from propersbi.diagnostics.verdicts import FIELD_SIZE
 from propersbi.metrics import c2st, crps, energy_score, nrmse, r2, rmse
+from propersbi.metrics.calibration import sbc_p_values, sbc_ranks, tarp_ranks
+from propersbi.observations import observations, one_observation
 from propersbi.posterior import checked_names
+from propersbi.simulation.simulations import simulate
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import stream
-from propersbi.simulation.simulations import simulate
-from propersbi.types import Array, InputError, Simulator
+from propersbi.types import Array, InputError, Rows, Simulator
 
-__all__ = ["diagnose", "scale_of"]
+__all__ = ["MAX_SHOWN", "diagnose", "prior_scores", "scale_of"]
 
-LIMIT = 20_000_000  # numbers of draws in memory at once
-BLOCK = 4_000_000  # of them in one block of test pairs; a smaller block stays nearer to the processor
-MEASURED, SHOWN = 4096, 64  # parameters that are measured one by one, and of which every test pair is kept
-SCORED = 100  # draws in the energy score, whose cost grows with their square
-OBSERVED = 10_000  # draws for the observation
-PREDICTED = 200  # simulations for the posterior predictive check
-EXAMPLES, EXAMPLE_DRAWS = 8, 50  # test pairs of a field that are kept whole, and draws for each
-CLASSIFIED = 100  # parameters at most for the classifier: its network grows with their square
+MAX_NUMBERS = 20_000_000  # of draws in memory at once
+BLOCK_NUMBERS = 4_000_000  # of draws in one block of test pairs; a smaller block stays nearer to the processor
+MAX_MEASURED, MAX_SHOWN = 4096, 64  # parameters that are measured one by one, and of which every test pair is kept
+SCORE_SAMPLES = 100  # draws in the energy score, whose cost grows with their square
+OBSERVATION_SAMPLES = 10_000  # draws for the observation
+PREDICTIVE_DATA = 200  # simulations for the posterior predictive check
+EXAMPLES, EXAMPLE_SAMPLES = 8, 50  # test pairs of a field that are kept whole, and draws for each
+MAX_CLASSIFIED = 100  # parameters for the classifier: its network grows with their square
+PRIOR_ROWS = 1000  # true parameters compared with the prior at once
 LEVELS = np.linspace(0, 1, 51)
+
+Block = tuple[np.ndarray, slice, np.random.Generator]
+View = Callable[[np.ndarray], np.ndarray]
 
 
 def diagnose(
@@ -48,24 +45,24 @@ def diagnose(
     theta: Any,
     x: Any,
     *,
-    draws: int = 250,
+    num_samples: int = 250,
     observation: Array | None = None,
     simulator: Simulator | None = None,
     reference: Array | None = None,
     prior_samples: Array | None = None,
     parameter_names: Sequence[str] | None = None,
-    view: Callable[[np.ndarray], np.ndarray] | None = None,
+    view: View | None = None,
     seed: int = 0,
     progress: bool = True,
 ) -> Diagnostics:
     """Measure a posterior on test pairs that were not used to train it.
 
     Arguments:
-        posterior: Anything with ``sample_batched((draws,), x=x, show_progress_bars=False)``, which gives draws
-            ``(draws, N, *event)``: ours, sbi's or an own class.
+        posterior: Anything with ``sample_batched((num_samples,), x=x, show_progress_bars=False)``, which gives draws
+            ``(num_samples, N, *event)``: ours, sbi's or a class of your own.
         theta: True parameters, ``(n, *event)``: NumPy, torch, or rows on disk.
         x: The data they made, ``(n, *shape)``.
-        draws: Posterior draws for each test pair.
+        num_samples: Posterior draws for each test pair.
         observation: The data of interest, ``(*shape,)``; adds its posterior to the result.
         simulator: ``(theta) -> x`` or ``(theta, rng) -> x``; adds data simulated from the posterior of the observation.
         reference: Draws of the true posterior of the observation, ``(k, *event)``; adds the C2ST.
@@ -75,65 +72,81 @@ def diagnose(
         seed: The same seed gives the same result.
         progress: Whether to show a progress bar on stderr.
     """
-    truth = true_parameters(theta, x)
+    truth, data = checked_test_pairs(theta, x)
+    event = truth.shape[1:]
+    check_options(num_samples, observation, reference, simulator)
+    names = checked_names(parameter_names or getattr(posterior, "parameter_names", None), event)
+    prior = truth if prior_samples is None else parameter_rows("prior_samples", prior_samples, event)
+    result = _on_pairs(posterior, truth, data, prior, names, num_samples, seed, progress)
+    if observation is None:
+        return result
+    x_o = one_observation(to_numpy(observation), tuple(data.shape[1:]), name="observation")
+    most = min(OBSERVATION_SAMPLES, max(result.num_samples, MAX_NUMBERS // math.prod(event)))
+    samples = _draw(posterior, torch.as_tensor(x_o)[None], most, event, seed, 2)[:, 0]
+    result = _extend(result, {}, {"x_o": x_o, "samples": _few(samples)})
+    if reference is not None:
+        result = _compare(result, samples, parameter_rows("reference", reference, event))
+    return result if simulator is None else _predict(result, samples, x_o, simulator, seed, view)
+
+
+def _on_pairs(
+    posterior: Any,
+    truth: np.ndarray,
+    x: Rows,
+    prior: np.ndarray,
+    names: Sequence[str],
+    num_samples: int,
+    seed: int,
+    progress: bool,
+) -> Diagnostics:
+    """Everything that test pairs can tell: no more than one block of draws is in memory."""
     n, event = len(truth), truth.shape[1:]
-    check_options(draws, observation, reference, simulator)
-    m = min(draws, max(DRAWS, LIMIT // math.prod(event)))
-    notes = [] if m == draws else [f"Only {m} of {draws} draws per test pair were taken: {event} is large."]
-    names = list(checked_names(parameter_names or getattr(posterior, "parameter_names", None), event))
+    m = min(num_samples, max(MIN_SAMPLES, MAX_NUMBERS // math.prod(event)))
+    notes = [] if m == num_samples else [f"Only {m} of {num_samples} draws per test pair were taken: {event} is large."]
     columns = _measured(truth.reshape(n, -1))
     if len(columns) < len(names):
         notes.append(f"{len(columns)} of {len(names)} parameters were measured: those that vary, evenly spread.")
-    known = truth.reshape(n, -1)[:, columns]
-    prior = truth if prior_samples is None else events("prior_samples", prior_samples, event)
+    flat = truth.reshape(n, -1)[:, columns]
     with stream(seed, 0) as rng:
-        prior = prior[rng.permutation(len(prior))[:OBSERVED]]
-    base = prior.reshape(len(prior), -1)[:SCORED, columns]
-    kept: dict[str, np.ndarray] = {}
-    blocks = _exemplary(_blocks(posterior, truth, x, m, seed, progress), truth, x, kept)
-    rows = _join(_measure(block[:, :, columns], pairs, known, base, rng) for block, pairs, rng in blocks)
-    parameters, scores, arrays = _summarise(rows, known, m)
-    arrays |= {"prior": _few(prior), **kept}
-    result = Diagnostics(tuple(names[j] for j in columns), event, n, m, parameters, scores, arrays, tuple(notes))
-    if observation is None:
-        return result
-    seen = one_observation(observation, shape_of(x)[1:])
-    samples = _draw(posterior, seen[None], min(OBSERVED, max(m, LIMIT // math.prod(event))), event, seed, 2)[:, 0]
-    result = _extend(result, {}, {"x_o": seen, "samples": _few(samples)})
-    if reference is not None:
-        result = _compare(result, samples, events("reference", reference, event))
-    return result if simulator is None else _predict(result, samples, seen, simulator, seed, view)
+        prior = prior[rng.permutation(len(prior))[:OBSERVATION_SAMPLES]]
+    base = prior.reshape(len(prior), -1)[:SCORE_SAMPLES, columns]
+    examples: dict[str, np.ndarray] = {}
+    blocks = _with_examples(_blocks(posterior, truth, x, m, seed, progress), truth, x, examples)
+    rows = _join(_measure(block[:, :, columns], pairs, flat, base, rng) for block, pairs, rng in blocks)
+    parameters, scores, arrays = _summarise(rows, flat, m)
+    arrays |= {"prior": _few(prior), **examples}
+    return Diagnostics(tuple(names[j] for j in columns), event, n, m, parameters, scores, arrays, tuple(notes))
 
 
-def _blocks(
-    posterior: Any, truth: np.ndarray, x: Any, m: int, seed: int, progress: bool
-) -> Iterator[tuple[np.ndarray, slice, np.random.Generator]]:
+def _blocks(posterior: Any, truth: np.ndarray, x: Rows, m: int, seed: int, progress: bool) -> Iterator[Block]:
     """Draws ``(m, c, d)`` for one block of test pairs after the other; no more than one is in memory."""
     n, d = len(truth), truth[0].size
-    size = min(max(1, BLOCK // (m * d)), 250)
+    size = min(max(1, BLOCK_NUMBERS // (m * d)), 250)
     with progress_bar(n, "diagnosing", "pair", show=progress) as bar:
         for start in range(0, n, size):
             pairs = slice(start, min(start + size, n))
-            draws = _draw(posterior, events("x", x[pairs], shape_of(x)[1:]), m, truth.shape[1:], seed, 1, start)
+            draws = _draw(posterior, observations(x[pairs], tuple(x.shape[1:])), m, truth.shape[1:], seed, 1, start)
             yield draws.reshape(m, -1, d), pairs, np.random.default_rng([seed, 3, start])
             bar.update(pairs.stop - start)
 
 
-def _exemplary(blocks: Iterator[Any], truth: np.ndarray, x: Any, kept: dict[str, np.ndarray]) -> Iterator[Any]:
-    """The same blocks; of the first, some pairs of a field are kept whole, with a few draws, to be looked at."""
+def _with_examples(
+    blocks: Iterator[Block], truth: np.ndarray, x: Rows, examples: dict[str, np.ndarray]
+) -> Iterator[Block]:
+    """The same blocks; some whole pairs of a field, with a few draws, go into ``examples``, to be shown."""
     for draws, pairs, rng in blocks:
-        if pairs.start == 0 and truth[0].size > MANY:
+        if pairs.start == 0 and truth[0].size > FIELD_SIZE:
             count = min(EXAMPLES, pairs.stop)
-            some = draws[:EXAMPLE_DRAWS, :count].reshape(-1, count, *truth.shape[1:])
-            kept |= {"example_theta": truth[:count], "example_x": events("x", x[:count], shape_of(x)[1:])}
-            kept["example_draws"] = some.astype(np.float32)
+            some = draws[:EXAMPLE_SAMPLES, :count].reshape(-1, count, *truth.shape[1:])
+            data = observations(x[:count], tuple(x.shape[1:])).numpy()
+            examples |= {"example_theta": truth[:count], "example_x": data, "example_draws": some.astype(np.float32)}
         yield draws, pairs, rng
 
 
-def _draw(posterior: Any, x: np.ndarray, m: int, event: tuple[int, ...], *place: int) -> np.ndarray:
+def _draw(posterior: Any, x: torch.Tensor, m: int, event: tuple[int, ...], *place: int) -> np.ndarray:
     """``(m, c, *event)``, checked; each block has its own random numbers."""
     with stream(*place), torch.no_grad():
-        draws = posterior.sample_batched((m,), x=torch.as_tensor(x, dtype=torch.float32), show_progress_bars=False)
+        draws = posterior.sample_batched((m,), x=x.to(torch.float32), show_progress_bars=False)
     draws = to_numpy(draws)
     if draws.ndim == 2 and event == (1,):
         draws = draws[..., None]
@@ -145,35 +158,38 @@ def _draw(posterior: Any, x: np.ndarray, m: int, event: tuple[int, ...], *place:
 
 
 def _measure(
-    draws: np.ndarray, pairs: slice, known: np.ndarray, prior: np.ndarray, rng: np.random.Generator
+    draws: np.ndarray, pairs: slice, truth: np.ndarray, prior: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Everything that is needed of one block of draws ``(m, c, d)``; then they can be forgotten."""
-    theta, sd = known[pairs], scale_of(known)
+    """Everything that is needed of one block of draws ``(m, c, d)``, which are then forgotten."""
+    theta, sd = truth[pairs], scale_of(truth)
     lower, upper = np.quantile(draws, [0.05, 0.95], axis=0)
-    points = known[(np.arange(pairs.start, pairs.stop) + rng.integers(1, len(known), len(theta))) % len(known)]
+    points = truth[(np.arange(pairs.start, pairs.stop) + rng.integers(1, len(truth), len(theta))) % len(truth)]
     return {
         "ranks": sbc_ranks(draws, theta, seed=int(rng.integers(2**31))),
         "mean": draws.mean(0, dtype=float),
         "lower": lower,
         "upper": upper,
         "crps": crps(draws, theta),
-        "energy": energy_score(draws[:SCORED] / sd, theta / sd),
-        "prior_energy": _prior_score(prior / sd, theta / sd),
+        "energy": energy_score(draws[:SCORE_SAMPLES] / sd, theta / sd),
+        "prior_energy": prior_scores(prior / sd, theta / sd),
         "tarp": tarp_ranks(draws, theta, points),
     }
 
 
 def scale_of(theta: np.ndarray) -> np.ndarray:
-    """What differences are measured in: the deviation of each parameter, or one for all points of a field."""
+    """The unit of differences: the standard deviation of each parameter, or one for all points of a field."""
     sd = theta.std(0)
-    return sd if len(sd) <= MANY else np.sqrt(np.mean(sd**2))
+    return np.asarray(sd if len(sd) <= FIELD_SIZE else np.sqrt(np.mean(sd**2)))
 
 
-def _prior_score(prior: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """The energy score of the prior, row by row; all rows share the distances between its draws."""
+def prior_scores(prior: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """The energy score of the prior ``(k, d)`` for each of ``theta (n, d)``; all share the distances between draws."""
     points, rows = torch.as_tensor(prior).double(), torch.as_tensor(theta).double()
-    to_theta = torch.cdist(rows, points, compute_mode="donot_use_mm_for_euclid_dist").mean(1)
-    return (2 * to_theta - torch.pdist(points).mean()).numpy()
+    mode = "donot_use_mm_for_euclid_dist"
+    parts = (rows[start : start + PRIOR_ROWS] for start in range(0, len(rows), PRIOR_ROWS))
+    to_theta = torch.cat([torch.cdist(part, points, compute_mode=mode).mean(1) for part in parts])
+    scores: np.ndarray = (2 * to_theta - torch.pdist(points).mean()).numpy()
+    return scores
 
 
 def _summarise(
@@ -216,7 +232,7 @@ def _compare(result: Diagnostics, samples: np.ndarray, reference: np.ndarray) ->
     size = min(len(samples), len(reference))
     arrays = {"reference": _few(reference)}
     flat = reference.reshape(len(reference), -1)
-    if flat.shape[1] > CLASSIFIED:
+    if flat.shape[1] > MAX_CLASSIFIED:
         return _extend(result, {}, arrays, f"The C2ST was left out: {flat.shape[1]} parameters are too many for it.")
     try:
         value = c2st(samples[:size].reshape(size, -1), flat[:size])
@@ -226,7 +242,7 @@ def _compare(result: Diagnostics, samples: np.ndarray, reference: np.ndarray) ->
 
 
 def _predict(
-    result: Diagnostics, samples: np.ndarray, seen: np.ndarray, simulator: Any, seed: int, view: Any
+    result: Diagnostics, samples: np.ndarray, x_o: np.ndarray, simulator: Simulator, seed: int, view: View | None
 ) -> Diagnostics:
     """Add data simulated from the posterior; whatever the simulator does, the rest of the result is kept."""
     try:
@@ -236,23 +252,23 @@ def _predict(
     except Exception as error:
         reason = f"{type(error.__cause__ or error).__name__}: {error.__cause__ or error}"
         return _extend(result, {}, {}, f"There is no posterior predictive check, the simulator failed ({reason}).")
-    if x.shape[1:] != seen.shape:
-        reason = f"the simulator gave data of shape {x.shape[1:]}, the observation has {seen.shape}"
+    if x.shape[1:] != x_o.shape:
+        reason = f"the simulator gave data of shape {x.shape[1:]}, the observation has {x_o.shape}"
         return _extend(result, {}, {}, f"There is no posterior predictive check: {reason}.")
     low, high = np.quantile(x, [0.01, 0.99], axis=0)
-    inside = float(((low <= seen) & (seen <= high)).mean())
-    notes = [f"{invalid} of {PREDICTED} data simulated from the posterior were not finite."] if invalid else []
-    shown = {"predictive": x} if view is None else {"predictive": view(x), "viewed": view(seen[None])[0]}
+    inside = float(((low <= x_o) & (x_o <= high)).mean())
+    notes = [f"{invalid} of {PREDICTIVE_DATA} data simulated from the posterior were not finite."] if invalid else []
+    shown = {"predictive": x} if view is None else {"predictive": view(x), "viewed": view(x_o[None])[0]}
     return _extend(result, {"predictive": inside}, shown, *notes)
 
 
-def _simulated(samples: np.ndarray, simulator: Any, seed: int) -> tuple[np.ndarray, int]:
+def _simulated(samples: np.ndarray, simulator: Simulator, seed: int) -> tuple[np.ndarray, int]:
     """Data from posterior draws; a simulator that does not take NumPy may take torch."""
-    options: dict[str, Any] = {"seed": seed, "chunk_size": PREDICTED, "progress": False}
+    options: dict[str, Any] = {"seed": seed, "chunk_size": PREDICTIVE_DATA, "progress": False}
     try:
-        done = simulate(samples, simulator, PREDICTED, **options)
+        done = simulate(samples, simulator, PREDICTIVE_DATA, **options)
     except Exception:
-        done = simulate(torch.as_tensor(samples), simulator, PREDICTED, **options)
+        done = simulate(torch.as_tensor(samples), simulator, PREDICTIVE_DATA, **options)
     return np.asarray(done.x), done.invalid
 
 
@@ -262,11 +278,11 @@ def _extend(result: Diagnostics, scores: dict[str, float], arrays: dict[str, np.
 
 
 def _measured(theta: np.ndarray) -> np.ndarray:
-    """The columns that vary, at most ``MEASURED`` of them."""
+    """The columns that vary, at most ``MAX_MEASURED`` of them."""
     vary = np.nonzero(np.ptp(theta, axis=0) > 0)[0]
     if not len(vary):
         raise InputError(f"None of the {theta.shape[1]} parameters varies over the {len(theta)} test pairs.")
-    return vary[_spread(len(vary), MEASURED)]
+    return np.asarray(vary[_spread(len(vary), MAX_MEASURED)])
 
 
 def _spread(count: int, most: int) -> np.ndarray:
@@ -279,15 +295,15 @@ def _spread(count: int, most: int) -> np.ndarray:
 
 
 def _shown(theta: np.ndarray) -> np.ndarray:
-    """At most ``SHOWN`` columns, evenly spread; of more, over the half of them that varies most."""
+    """At most ``MAX_SHOWN`` columns, evenly spread; of more, over the half of them that varies most."""
     d = theta.shape[1]
-    lively = np.sort(np.argsort(theta.std(0), kind="stable")[d // 2 if d > SHOWN else 0 :])
-    return lively[_spread(len(lively), SHOWN)]
+    variable = np.sort(np.argsort(theta.std(0), kind="stable")[d // 2 if d > MAX_SHOWN else 0 :])
+    return np.asarray(variable[_spread(len(variable), MAX_SHOWN)])
 
 
 def _few(rows: np.ndarray) -> np.ndarray:
     """As many rows as are worth keeping on disk."""
-    return rows[: min(OBSERVED, max(100, 2_000_000 // rows[0].size))]
+    return rows[: min(OBSERVATION_SAMPLES, max(100, 2_000_000 // rows[0].size))]
 
 
 def _share_below(values: np.ndarray) -> np.ndarray:

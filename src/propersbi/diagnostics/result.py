@@ -7,7 +7,7 @@ import io
 import math
 import textwrap
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from propersbi.types import InputError
 
 __all__ = ["Diagnostics"]
 
-FORMAT = 1
+FORMAT = 2
 WIDTH = 88  # of the terminal's text
 METRICS = ("calibration_error", "r2", "nrmse", "rmse", "crps", "sbc_p", "rank_distance", "rank_mean", "coverage_90")
 SCORES = ("energy_score", "energy_skill", "energy_skill_error", "tarp")
@@ -36,7 +36,7 @@ class Diagnostics:
         parameter_names: The measured parameters; of an event with more than 4096 coordinates, as many evenly spread.
         event: The shape of one parameter.
         n: How many test pairs.
-        draws: Posterior draws for each of them.
+        num_samples: Posterior draws for each of them.
         parameters: One number per parameter and metric: ``calibration_error``, ``r2``, ``nrmse``, ``rmse``, ``crps``,
             ``sbc_p``, ``rank_distance``, ``rank_mean``, ``coverage_90``.
         scores: One number per metric: ``energy_score``, ``energy_skill`` and its ``energy_skill_error``, ``tarp``
@@ -45,21 +45,21 @@ class Diagnostics:
             ``lower`` and ``upper`` (5 % and 95 %), each ``(n, shown)``; ``levels``, ``coverage``, ``tarp_levels``,
             ``tarp``; ``prior`` draws; of fields and images, for some test pairs, ``example_theta (k, *event)``,
             ``example_x`` and ``example_draws (draws, k, *event)``; for an observation ``x_o``, ``samples``,
-            ``reference``, ``predictive`` and, if data are shown otherwise than they are, ``viewed``.
+            ``reference``, ``predictive`` and, if data are not shown as they are, ``viewed``.
         notes: What could not be done, in words.
     """
 
     parameter_names: tuple[str, ...]
     event: tuple[int, ...]
     n: int
-    draws: int
+    num_samples: int
     parameters: Mapping[str, np.ndarray]
     scores: Mapping[str, float]
     arrays: Mapping[str, np.ndarray]
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"Diagnostics({self.overall}, {self.n} test pairs, {self.draws} draws each)"
+        return f"Diagnostics({self.overall}, {self.n} test pairs, {self.num_samples} draws each)"
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -114,7 +114,7 @@ class Diagnostics:
             "parameter_names": list(self.parameter_names),
             "event": list(self.event),
             "n": self.n,
-            "draws": self.draws,
+            "num_samples": self.num_samples,
             "scores": {key: _strict(value) for key, value in self.scores.items()},
             "parameters": {key: [_strict(value) for value in values] for key, values in self.parameters.items()},
             "verdicts": [{**asdict(row), "value": _strict(row.value)} for row in self.verdicts],
@@ -138,7 +138,7 @@ class Diagnostics:
                 parameter_names=tuple(str(name) for name in content["parameter_names"]),
                 event=tuple(int(size) for size in content["event"]),
                 n=int(content["n"]),
-                draws=int(content["draws"]),
+                num_samples=int(content["num_samples"]),
                 parameters={key: np.array(content["parameters"][key], dtype=float) for key in METRICS},
                 scores={str(key): _loose(value) for key, value in content["scores"].items()},
                 arrays=arrays,
@@ -167,21 +167,34 @@ def _read_arrays(path: Path, checksum: str) -> dict[str, np.ndarray]:
 
 
 def _check(result: Diagnostics, path: Path) -> None:
-    """Whether the parts fit one another, so that who reads them need not look again."""
-    d, arrays = len(result.parameter_names), result.arrays
+    """Whether the parts fit one another, so that their readers need not check again."""
+    wrong = [*_wrong_arrays(result), *_wrong_numbers(result)]
+    if wrong:
+        raise InputError(f"'{path}' does not fit its arrays: '{wrong[0]}' is missing or misshapen.")
+
+
+def _wrong_arrays(result: Diagnostics) -> Iterator[str]:
+    """Arrays that are missing, do not hold numbers or do not have the shape that the others ask for."""
+    arrays = result.arrays
+    yield from (name for name in ("shown", *TABLES, *CURVES, "prior") if name not in arrays)
+    yield from (name for name, array in arrays.items() if array.dtype.kind not in "fiu")
     shown = arrays.get("shown", np.empty(0))
-    shapes = {name: (result.n, len(shown)) for name in TABLES}
-    shapes |= {"coverage": (*arrays.get("levels", shown).shape, len(shown))}
-    wrong = [name for name, shape in shapes.items() if name not in arrays or arrays[name].shape != shape]
-    wrong += [name for name in (*CURVES, "prior") if name not in arrays]
-    wrong += [name for name in arrays if arrays[name].dtype.kind not in "fiu"]
-    wrong += [
-        key for key in METRICS if result.parameters[key].shape != (d,) or not np.isfinite(result.parameters[key]).all()
-    ]
-    wrong += [key for key in SCORES if not math.isfinite(result.scores.get(key, math.nan))]
-    inside = shown.ndim == 1 and shown.dtype.kind in "iu" and shown.size and 0 <= shown.min() <= shown.max() < d
-    if wrong or not inside or result.n < 1 or result.draws < 1:
-        raise InputError(f"'{path}' does not fit its arrays: '{(wrong or ['shown'])[0]}' is missing or misshapen.")
+    valid = np.arange(len(result.parameter_names))
+    if shown.ndim != 1 or shown.dtype.kind not in "iu" or not shown.size or not np.isin(shown, valid).all():
+        yield "shown"
+    shapes = {name: (result.n, len(shown)) for name in TABLES} if shown.ndim else {}
+    shapes |= {"coverage": (*arrays.get("levels", shown).shape, shown.size)}
+    yield from (name for name, shape in shapes.items() if name in arrays and arrays[name].shape != shape)
+
+
+def _wrong_numbers(result: Diagnostics) -> Iterator[str]:
+    """Counts, metrics and scores that are missing or not finite."""
+    yield from (name for name, count in (("n", result.n), ("num_samples", result.num_samples)) if count < 1)
+    for name in METRICS:
+        values = result.parameters[name]
+        if values.shape != (len(result.parameter_names),) or not np.isfinite(values).all():
+            yield name
+    yield from (name for name in SCORES if not math.isfinite(result.scores.get(name, math.nan)))
 
 
 def _strict(value: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Metrics of posterior draws: errors, proper scores, calibration, and distances between two samples."""
+"""Metrics of posterior samples: errors, proper scores, calibration, and distances between two samples."""
 
 from propersbi.metrics.scores import (
     c2st,

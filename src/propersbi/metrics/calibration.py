@@ -1,9 +1,9 @@
-r"""Is the posterior calibrated? Ranks, coverage and distances to random points, each with its confidence band.
+r"""Calibration of a posterior: ranks, coverage and distances to random points, each with its confidence band.
 
 If :math:`\theta` is drawn from the prior, :math:`x` from the simulator and :math:`m` draws from the true posterior of
-:math:`x`, then :math:`\theta` and the draws are exchangeable: whichever number orders them, the rank of
+:math:`x`, then :math:`\theta` and the draws are exchangeable: under any ordering, the rank of
 :math:`\theta` is uniform on :math:`0, \dots, m`. Simulation-based calibration orders by one parameter, TARP by the
-distance to a random point. A central interval of level :math:`\alpha` holds :math:`\theta` where its relative rank
+distance to a random point. A central interval of level :math:`\alpha` contains :math:`\theta` if its relative rank
 :math:`u = (rank + 1/2) / (m + 1)` satisfies :math:`|2 u - 1| \le \alpha`.
 
 Shapes: draws ``samples`` are ``(m, n, *event)``, parameters ``theta`` ``(n, *event)``, ranks ``(n, *event)``.
@@ -29,10 +29,10 @@ __all__ = [
 
 
 def sbc_ranks(samples: Array, theta: Array, *, seed: int = 0) -> np.ndarray:
-    """The rank of each parameter among its draws, from 0 to m: how many draws lie below it, ``(n, *event)``.
+    """The rank of each parameter among its draws, from 0 to m: the number of draws below it, ``(n, *event)``.
 
-    Draws equal to the parameter, as discrete parameters or a clipped sampler make them, count as below or above at
-    random, which keeps ranks uniform; ``seed`` is for them alone.
+    Ties, which occur with discrete parameters or point masses at the bounds, are broken at random, so that ranks stay
+    uniform; ``seed`` is used for ties only.
 
     References: Talts et al. 2018, https://arxiv.org/abs/1804.06788.
 
@@ -40,34 +40,34 @@ def sbc_ranks(samples: Array, theta: Array, *, seed: int = 0) -> np.ndarray:
     array([[2]])
     """
     samples, theta = _draws(samples, theta)
-    below = (samples < theta).sum(0)
+    below: np.ndarray = (samples < theta).sum(0)
     ties = (samples == theta).sum(0)
     if ties.any():
-        # A stream of its own: the caller may well have drawn the samples from `default_rng(0)`.
+        # A separate stream: the caller may have drawn the samples from `default_rng(0)`.
         below = below + np.random.default_rng([seed, *b"ranks"]).integers(0, ties, endpoint=True)
     return below
 
 
-def rank_histogram(ranks: Array, draws: int, *, bins: int = 20) -> np.ndarray:
-    """How many ranks fall into each of ``bins`` equal parts of 0, ..., ``draws``, ``(bins, *event)``.
+def rank_histogram(ranks: Array, num_samples: int, *, bins: int = 20) -> np.ndarray:
+    """The number of ranks in each of ``bins`` equal parts of 0, ..., ``num_samples``, ``(bins, *event)``.
 
-    The parts are exactly equal when ``bins`` divides ``draws + 1``.
+    The parts are exactly equal if ``bins`` divides ``num_samples + 1``.
 
-    >>> rank_histogram([[0], [1], [9]], draws=9, bins=5)
+    >>> rank_histogram([[0], [1], [9]], num_samples=9, bins=5)
     array([[2],
            [0],
            [0],
            [0],
            [1]])
     """
-    ranks = _ranks(ranks, draws)
-    if not 1 <= bins <= draws + 1:
-        raise InputError(f"'bins' must lie between 1 and draws + 1 = {draws + 1}, got {bins}.")
-    return _count(ranks * bins // (draws + 1), bins)
+    ranks = _checked_ranks(ranks, num_samples)
+    if not 1 <= bins <= num_samples + 1:
+        raise InputError(f"'bins' must lie between 1 and num_samples + 1 = {num_samples + 1}, got {bins}.")
+    return _counts(ranks * bins // (num_samples + 1), bins)
 
 
 def rank_band(n: int, bins: int, *, level: float = 0.99) -> tuple[int, int]:
-    """Between which counts one bin of ``n`` uniform ranks lies with probability ``level`` (binomial).
+    """The lower and upper count between which a bin of ``n`` uniform ranks lies with probability ``level`` (binomial).
 
     >>> rank_band(1000, 20)
     (33, 69)
@@ -82,15 +82,15 @@ def rank_band(n: int, bins: int, *, level: float = 0.99) -> tuple[int, int]:
 def ecdf_band(
     n: int, *, points: int = 50, level: float = 0.99, repeats: int = 4000, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where the whole distribution line of ``n`` uniform ranks lies with probability ``level``.
+    """The simultaneous band that contains the empirical distribution function of ``n`` uniform ranks.
 
-    A binomial interval stands at each of ``points`` steps, all at one pointwise level; that level is found by
-    simulating ``repeats`` lines, so that ``level`` of them stay inside everywhere.
+    There is a binomial interval at each of ``points`` positions, all of the same pointwise level. That level is found
+    by simulating ``repeats`` distribution functions, a fraction ``level`` of which stays inside everywhere.
 
     References: Säilynoja, Bürkner & Vehtari 2022, https://arxiv.org/abs/2103.10522.
 
     Returns:
-        The relative ranks ``(points,)`` and the lower and upper end of the band there.
+        The relative ranks ``(points,)`` and the lower and upper limits of the band.
 
     >>> z, lower, upper = ecdf_band(1000, points=4)
     >>> z, lower.round(2), upper.round(2)
@@ -102,36 +102,37 @@ def ecdf_band(
     z = np.arange(1, points + 1) / points
     counts = np.random.default_rng(seed).multinomial(n, np.full(points, 1 / points), repeats).cumsum(1)
     below, above = binom.cdf(counts, n, z), binom.sf(counts - 1, n, z)
-    rarest = 2 * np.minimum(below, above).min(1)
-    tail = np.quantile(rarest, 1 - level, method="lower") / 2
+    least_probability = 2 * np.minimum(below, above).min(1)
+    tail = np.quantile(least_probability, 1 - level, method="lower") / 2
     return z, binom.ppf(tail, n, z) / n, binom.isf(tail, n, z) / n
 
 
-def sbc_p_values(ranks: Array, draws: int) -> np.ndarray:
-    """The probability of ranks at least this far from uniform, per parameter (Kolmogorov-Smirnov).
+def sbc_p_values(ranks: Array, num_samples: int) -> np.ndarray:
+    """The p-value of a Kolmogorov-Smirnov test of uniform ranks, per parameter.
 
-    Distribution lines are compared at whole ranks only, which makes the values a little too large, never too small.
+    Distribution functions are compared at integer ranks only, so the test is slightly conservative.
 
-    >>> float(sbc_p_values(np.arange(100), draws=99))
+    >>> float(sbc_p_values(np.arange(100), num_samples=99))
     1.0
-    >>> bool(sbc_p_values(np.zeros(100, int), draws=99) < 1e-9)
+    >>> bool(sbc_p_values(np.zeros(100, int), num_samples=99) < 1e-9)
     True
     """
     from scipy.stats import kstwo
 
-    ranks = _ranks(ranks, draws)
+    ranks = _checked_ranks(ranks, num_samples)
     n = len(ranks)
-    line = _count(ranks, draws + 1).cumsum(0) / n
-    uniform = np.arange(1, draws + 2).reshape(-1, *[1] * (line.ndim - 1)) / (draws + 1)
-    return np.clip(kstwo.sf(np.abs(line - uniform).max(0), n), 0, 1)
+    ecdf = _counts(ranks, num_samples + 1).cumsum(0) / n
+    uniform = np.arange(1, num_samples + 2).reshape(-1, *[1] * (ecdf.ndim - 1)) / (num_samples + 1)
+    p_values: np.ndarray = np.clip(kstwo.sf(np.abs(ecdf - uniform).max(0), n), 0, 1)
+    return p_values
 
 
 def expected_coverage(samples: Array, theta: Array, alphas: Array | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """How often central intervals of each level hold the parameter: equal to the level if calibrated.
+    """The fraction of central intervals of each level that contain the parameter: the level itself, if calibrated.
 
     Arguments:
         samples: Draws ``(m, n, *event)``.
-        theta: What came true, ``(n, *event)``.
+        theta: True parameters, ``(n, *event)``.
         alphas: The levels; 0, 0.02, ..., 1 unless given.
 
     Returns:
@@ -145,11 +146,11 @@ def expected_coverage(samples: Array, theta: Array, alphas: Array | None = None)
     """
     ranks = sbc_ranks(samples, theta)
     centrality = np.abs(2 * _relative(ranks, len(np.asarray(samples))) - 1)
-    return _distribution(centrality, alphas)
+    return _ecdf(centrality, alphas)
 
 
 def coverage_band(n: int, alphas: Array, *, level: float = 0.99) -> tuple[np.ndarray, np.ndarray]:
-    """Between which values the coverage of ``n`` calibrated rows lies with probability ``level``, level by level.
+    """The limits of the coverage of ``n`` calibrated rows with probability ``level``, pointwise in ``alphas``.
 
     >>> coverage_band(1000, [0.5])
     (array([0.459]), array([0.541]))
@@ -165,10 +166,10 @@ def coverage_band(n: int, alphas: Array, *, level: float = 0.99) -> tuple[np.nda
 def tarp(
     samples: Array, theta: Array, rng: np.random.Generator, *, alphas: Array | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How often balls around random points, of each level, hold the parameter: tests all parameters jointly.
+    """The fraction of balls around random points, of each level, that contain the parameter: a joint test (TARP).
 
-    The point of each row is the parameter of another row, drawn at random. Its ball of level alpha holds that share of
-    the draws. Points that do not look at the data make this a necessary condition: the prior itself also passes.
+    The random point of a row is the parameter of another row. Its ball of level alpha contains that fraction of the
+    draws. As the points do not depend on the data of the row, the test is necessary only: the prior also passes it.
 
     References: Lemos et al. 2023, https://arxiv.org/abs/2302.03026.
 
@@ -185,14 +186,14 @@ def tarp(
     if n < 2:
         raise InputError(f"TARP needs at least 2 rows, got {n}.")
     others = (np.arange(n) + rng.integers(1, n, n)) % n
-    return _distribution(_relative(tarp_ranks(samples, theta, theta[others]), m), alphas)
+    return _ecdf(_relative(tarp_ranks(samples, theta, theta[others]), m), alphas)
 
 
 def tarp_ranks(samples: Array, theta: Array, points: Array) -> np.ndarray:
-    """How many draws lie nearer to the point of their row than its parameter does, ``(n,)``.
+    """The number of draws that are closer to the point of their row than the parameter is, ``(n,)``.
 
-    Distances are in units of the draws' spread. Neither points nor units may know the parameter of the row: in many
-    dimensions even its share in the range of all parameters would bring it nearer, and exact posteriors would fail.
+    Distances are in units of the standard deviations of the draws. Neither points nor units may depend on the parameter
+    of the row: in high dimension even units from the range of all parameters would make exact posteriors fail.
 
     >>> tarp_ranks(np.array([[[0.0]], [[1.0]], [[5.0]]]), np.array([[2.0]]), np.array([[0.0]]))
     array([2])
@@ -206,20 +207,20 @@ def tarp_ranks(samples: Array, theta: Array, points: Array) -> np.ndarray:
     return sbc_ranks(to_draws, to_theta)
 
 
-def _relative(ranks: np.ndarray, draws: int) -> np.ndarray:
-    return (ranks + 0.5) / (draws + 1)
+def _relative(ranks: np.ndarray, num_samples: int) -> np.ndarray:
+    return (ranks + 0.5) / (num_samples + 1)
 
 
-def _distribution(values: np.ndarray, alphas: Array | None) -> tuple[np.ndarray, np.ndarray]:
-    """The share of values up to each level, ``(k, *event)``."""
+def _ecdf(values: np.ndarray, alphas: Array | None) -> tuple[np.ndarray, np.ndarray]:
+    """The levels and the fraction of values up to each level, ``(k, *event)``."""
     alphas = np.linspace(0, 1, 51) if alphas is None else _levels(alphas)
     ordered = np.sort(values.reshape(len(values), -1), axis=0)
-    shares = [np.searchsorted(column, alphas, side="right") / len(values) for column in ordered.T]
-    return alphas, np.stack(shares, axis=-1).reshape(len(alphas), *values.shape[1:])
+    fractions = [np.searchsorted(column, alphas, side="right") / len(values) for column in ordered.T]
+    return alphas, np.stack(fractions, axis=-1).reshape(len(alphas), *values.shape[1:])
 
 
-def _count(values: np.ndarray, bins: int) -> np.ndarray:
-    """How often each of 0, ..., bins - 1 occurs along the first axis, ``(bins, *event)``."""
+def _counts(values: np.ndarray, bins: int) -> np.ndarray:
+    """The number of times each of 0, ..., bins - 1 occurs along the first axis, ``(bins, *event)``."""
     flat = values.reshape(len(values), -1)
     d = flat.shape[1]
     return np.bincount((flat * d + np.arange(d)).ravel(), minlength=bins * d).reshape(bins, *values.shape[1:])
@@ -229,28 +230,28 @@ def _draws(samples: Array, theta: Array) -> tuple[np.ndarray, np.ndarray]:
     samples, theta = np.asarray(samples), np.asarray(theta)
     if samples.shape[1:] != theta.shape or theta.ndim < 1 or samples.size == 0:
         raise InputError(
-            "'samples' must have shape (m, n, *event) and 'theta' (n, *event), none of it empty, "
+            "'samples' must have shape (m, n, *event) and 'theta' (n, *event), neither empty, "
             f"got {samples.shape} and {theta.shape}."
         )
-    bad = int(np.isnan(samples).sum()), int(np.isnan(theta).sum())
-    if any(bad):
-        raise InputError(f"'samples' and 'theta' must be numbers, got {bad[0]} and {bad[1]} that are not.")
+    missing = int(np.isnan(samples).sum()), int(np.isnan(theta).sum())
+    if any(missing):
+        raise InputError(f"'samples' and 'theta' must not be NaN, got {missing[0]} and {missing[1]} NaN values.")
     return samples, theta
 
 
-def _ranks(ranks: Array, draws: int) -> np.ndarray:
-    ranks = np.asarray(ranks)
-    if ranks.size == 0 or ranks.dtype.kind not in "iu" or ranks.min() < 0 or ranks.max() > draws:
+def _checked_ranks(values: Array, num_samples: int) -> np.ndarray:
+    ranks = np.asarray(values)
+    if ranks.size == 0 or ranks.dtype.kind not in "iu" or ranks.min() < 0 or ranks.max() > num_samples:
         extent = f"from {ranks.min()} to {ranks.max()}" if ranks.size else "none"
-        raise InputError(f"'ranks' must be integers from 0 to {draws}, got {ranks.dtype} {extent}.")
+        raise InputError(f"'ranks' must be integers from 0 to {num_samples}, got {ranks.dtype} {extent}.")
     return ranks
 
 
 def _levels(alphas: Array) -> np.ndarray:
-    alphas = np.atleast_1d(np.asarray(alphas, dtype=float))
-    if not ((alphas >= 0) & (alphas <= 1)).all():
-        raise InputError(f"'alphas' must lie in [0, 1], got {alphas.min()} to {alphas.max()}.")
-    return alphas
+    levels = np.atleast_1d(np.asarray(alphas, dtype=float))
+    if not ((levels >= 0) & (levels <= 1)).all():
+        raise InputError(f"'alphas' must lie in [0, 1], got {levels.min()} to {levels.max()}.")
+    return levels
 
 
 def _check_band(n: int, level: float) -> None:

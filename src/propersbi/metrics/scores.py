@@ -1,15 +1,15 @@
-r"""How good posterior draws are. Arrays in, number out: works on anybody's posterior.
+r"""The quality of posterior draws. Plain arrays in, numbers out, so that any method can be evaluated.
 
-Shapes: draws ``samples`` are ``(m, n, *event)``, the parameters that came true ``theta`` are ``(n, *event)``; results
-per parameter have the event's shape. Two sets of draws of one law, ``samples`` and ``reference``, are ``(k, *event)``.
+Shapes: draws ``samples`` are ``(m, n, *event)``, true parameters ``theta`` are ``(n, *event)``; results per parameter
+have the shape of the event. Samples of one distribution, ``samples`` and ``reference``, are ``(k, *event)``.
 
 .. math::
     \text{energy score} &= 2 E\|\vartheta - \theta\| - E\|\vartheta - \vartheta'\| \\
     \text{CRPS} &= E|\vartheta_j - \theta_j| - \tfrac12 E|\vartheta_j - \vartheta'_j| \\
     \text{MMD}^2 &= E k(X, X') + E k(Y, Y') - 2 E k(X, Y)
 
-Means over pairs leave the diagonal out (the fair estimators), so every one of these is unbiased in the number of draws.
-Lower is better, for the classifier two-sample test as near one half as possible.
+Means over pairs exclude the diagonal (the fair estimators), so each of these is unbiased for any number of draws. Lower
+is better; for the classifier two-sample test, 0.5 is best.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ __all__ = [
     "rmse",
 ]
 
-_CELLS = 2**22
-"""Numbers in one intermediate array, 32 MB: larger work goes in blocks."""
+MAX_CELLS_PER_BLOCK = 2**22  # numbers in an intermediate array, 32 MB; larger inputs are processed in blocks
 
 
 def c2st(samples: Array, reference: Array, *, seed: int = 1, folds: int = 5) -> float:
-    r"""How well a classifier tells draws from reference draws: 0.5 when it cannot, 1 when it always can.
+    r"""The classifier two-sample test. 0.5: indistinguishable; 1.0: always distinguished.
 
-    The definition of sbibm, so that published values compare: both sets are standardised by the mean and standard
-    deviation of the reference; a perceptron with two hidden layers of :math:`10 d` units, cross-validated accuracy.
+    As defined by sbibm, so that values are comparable with published ones: both samples are standardised by the mean
+    and standard deviation of the reference, and a perceptron with two hidden layers of :math:`10 d` units classifies
+    them; its cross-validated accuracy is returned.
 
     References: Lopez-Paz & Oquab 2017, https://arxiv.org/abs/1610.06545; Lueckmann et al. 2021,
     https://arxiv.org/abs/2101.04653.
 
     Arguments:
         samples: Draws ``(k, *event)``.
-        reference: Draws of the true posterior, as many for a balanced test.
-        seed: Of the folds and of the network; sbibm's is 1.
-        folds: The number of folds; sbibm's is 5.
+        reference: Draws from the true posterior, as many as ``samples`` for a balanced test.
+        seed: The seed of the folds and of the network; 1 in sbibm.
+        folds: The number of folds; 5 in sbibm.
 
     >>> rng = np.random.default_rng(0)
     >>> c2st(rng.normal(0, 1, (100, 1)), rng.normal(20, 1, (100, 1)))
     1.0
     """
-    # This loads torch, and nothing else here needs it.
-    from propersbi.metrics.c2st import cross_validated_accuracy
+    # Loads torch, which no other metric needs.
+    from propersbi.metrics.classifier import cross_validated_accuracy
 
-    x, y = _two_sets(reference, samples)
+    x, y = _two_samples(reference, samples)
     mean, sd = x.mean(0), x.std(0, ddof=1)
     if not sd.all():
         raise InputError(f"{np.sum(sd == 0)} of the {len(sd)} parameters do not vary in 'reference'.")
@@ -76,7 +76,8 @@ def rmse(samples: Array, theta: Array) -> np.ndarray:
     array([3.])
     """
     samples, theta, event = _draws(samples, theta)
-    return np.sqrt(((samples.mean(0, dtype=float) - theta) ** 2).mean(0)).reshape(event)
+    error: np.ndarray = np.sqrt(((samples.mean(0, dtype=float) - theta) ** 2).mean(0))
+    return error.reshape(event)
 
 
 def nrmse(samples: Array, theta: Array) -> np.ndarray:
@@ -87,11 +88,12 @@ def nrmse(samples: Array, theta: Array) -> np.ndarray:
     """
     extent = np.ptp(np.asarray(theta, dtype=float), axis=0)
     _refuse_constant(extent)
-    return rmse(samples, theta) / extent
+    error: np.ndarray = rmse(samples, theta) / extent
+    return error
 
 
 def r2(samples: Array, theta: Array) -> np.ndarray:
-    """The share of the variance of ``theta`` that the posterior mean explains, per parameter.
+    """The fraction of the variance of ``theta`` explained by the posterior mean, per parameter.
 
     >>> r2(np.zeros((10, 2, 1)), [[3.0], [-3.0]])
     array([0.])
@@ -99,15 +101,16 @@ def r2(samples: Array, theta: Array) -> np.ndarray:
     samples, theta, event = _draws(samples, theta)
     total = ((theta - theta.mean(0)) ** 2).mean(0)
     _refuse_constant(total)
-    return (1 - ((samples.mean(0, dtype=float) - theta) ** 2).mean(0) / total).reshape(event)
+    explained: np.ndarray = 1 - ((samples.mean(0, dtype=float) - theta) ** 2).mean(0) / total
+    return explained.reshape(event)
 
 
 def calibration_error(samples: Array, theta: Array) -> np.ndarray:
     r"""The median over levels :math:`\alpha` of \|coverage of the central interval - :math:`\alpha`\|, per parameter.
 
-    Levels are 0.01, 0.02, ..., 1; intervals lie between empirical quantiles and are open. Exact draws score
-    0.01 on average, and up to 0.025, with 1000 observations: less cannot be told apart from chance. Few draws
-    add to it, about 1 / m, because intervals between extreme quantiles come out short.
+    Levels are 0.01, 0.02, ..., 1; intervals lie between empirical quantiles and are open. With 1000 observations,
+    draws from the true posterior have an error of 0.01 on average and up to 0.025: smaller differences are not
+    significant. A small number of draws m adds about 1 / m, because intervals between extreme quantiles are too short.
 
     References: Radev et al. 2020, https://arxiv.org/abs/2003.06281.
 
@@ -130,26 +133,26 @@ def calibration_error(samples: Array, theta: Array) -> np.ndarray:
 def crps(samples: Array, theta: Array) -> np.ndarray:
     """The continuous ranked probability score of every parameter of every row, ``(n, *event)``.
 
-    The usual convention, half the energy score in one dimension; the spread comes from sorting, not from all pairs.
+    The usual convention, half the energy score in one dimension; computed by sorting rather than over all pairs.
 
     >>> crps([[[0.0]], [[2.0]]], [[1.0]])
     array([[0.]])
     """
     samples, theta, event = _draws(samples, theta, at_least=2)
     m = len(samples)
-    order = np.arange(1 - m, m, 2) / (m * (m - 1))  # how often a draw is the larger, less the smaller, of a pair
+    order = np.arange(1 - m, m, 2) / (m * (m - 1))  # pairs in which a draw is the larger, minus the smaller, one
     scores = []
     for rows in _blocks(len(theta), samples[:, 0].size):
         draws = samples[:, rows].astype(float)
-        miss = np.abs(draws - theta[rows]).mean(0)
-        scores.append(miss - np.tensordot(order, np.sort(draws, axis=0), axes=1))
+        error = np.abs(draws - theta[rows]).mean(0)
+        scores.append(error - np.tensordot(order, np.sort(draws, axis=0), axes=1))
     return np.concatenate(scores).reshape(-1, *event)
 
 
 def energy_score(samples: Array, theta: Array) -> np.ndarray:
     r"""The energy score of each row, ``(n,)``: :math:`2 E\|\vartheta - \theta\| - E\|\vartheta - \vartheta'\|`.
 
-    All pairs of draws count, so the time grows with their number squared; the memory does not.
+    Computed over all pairs of draws: time is quadratic in their number, memory is not.
 
     References: Gneiting & Raftery 2007, https://doi.org/10.1198/016214506000001437.
 
@@ -157,16 +160,17 @@ def energy_score(samples: Array, theta: Array) -> np.ndarray:
     array([0.])
     """
     samples, theta, _ = _draws(samples, theta, at_least=2)
-    spreads = [_spread(samples[:, row]) for row in range(len(theta))]
-    return 2 * _misses(samples, theta) - np.array(spreads)
+    between = [mean_pairwise_distance(samples[:, row]) for row in range(len(theta))]
+    score: np.ndarray = 2 * mean_distance(samples, theta) - np.array(between)
+    return score
 
 
 def energy_skill(samples: Array, theta: Array, prior_samples: Array) -> float:
-    """One minus the mean energy score over that of the prior: 0 when nothing was learnt, 1 when all is known.
+    """One minus the mean energy score relative to that of the prior. 0: no better than the prior; 1: exact.
 
     Arguments:
         samples: Posterior draws ``(m, n, *event)``.
-        theta: What came true, ``(n, *event)``.
+        theta: True parameters, ``(n, *event)``.
         prior_samples: Prior draws ``(k, *event)``, the same for every row.
 
     >>> rng = np.random.default_rng(0)
@@ -182,12 +186,12 @@ def energy_skill(samples: Array, theta: Array, prior_samples: Array) -> float:
     if prior.shape[1:] != theta.shape[1:] or len(prior) < 2 or not np.isfinite(prior).all():
         raise InputError(f"'prior_samples' must be finite draws (k > 1, {theta.shape[1:]}), got {prior.shape}.")
     prior, theta = prior.reshape(len(prior), 1, -1), theta.reshape(len(theta), -1)
-    baseline = 2 * _misses(prior, theta).mean() - _spread(prior[:, 0])
+    baseline = 2 * mean_distance(prior, theta).mean() - mean_pairwise_distance(prior[:, 0])
     return float(1 - score / baseline)
 
 
 def energy_distance(samples: Array, reference: Array) -> float:
-    r"""The energy distance :math:`2 E\|X - Y\| - E\|X - X'\| - E\|Y - Y'\|` of two laws, unbiased; 0 if they are equal.
+    r"""The energy distance :math:`2 E\|X - Y\| - E\|X - X'\| - E\|Y - Y'\|`, unbiased; 0 for equal distributions.
 
     References: Székely & Rizzo 2013, https://doi.org/10.1016/j.jspi.2013.03.018.
 
@@ -196,16 +200,16 @@ def energy_distance(samples: Array, reference: Array) -> float:
     >>> abs(energy_distance(a, b)) < 0.02, energy_distance(a, b + 3) > 2
     (True, True)
     """
-    x, y = (points.astype(float) for points in _two_sets(samples, reference))
-    own = (_misses(z[:, None], z).mean() * len(z) / (len(z) - 1) for z in (x, y))
-    return float(2 * _misses(x[:, None], y).mean() - sum(own))
+    x, y = (points.astype(float) for points in _two_samples(samples, reference))
+    within = (mean_distance(z[:, None], z).mean() * len(z) / (len(z) - 1) for z in (x, y))
+    return float(2 * mean_distance(x[:, None], y).mean() - sum(within))
 
 
 def mmd(samples: Array, reference: Array, *, bandwidth: float | None = None) -> float:
-    r"""The squared maximum mean discrepancy, unbiased and so about zero, also below, for equal laws.
+    r"""The squared maximum mean discrepancy, unbiased: zero on average, possibly negative, for equal distributions.
 
-    The kernel is :math:`e^{-r^2 / 2 h^2}`; the bandwidth :math:`h` is the median distance between reference draws (of
-    the first 1000) unless given.
+    The kernel is :math:`e^{-r^2 / 2 h^2}`; unless given, the bandwidth :math:`h` is the median distance between the
+    first 1000 reference draws.
 
     References: Gretton et al. 2012, https://jmlr.org/papers/v13/gretton12a.html.
 
@@ -216,7 +220,7 @@ def mmd(samples: Array, reference: Array, *, bandwidth: float | None = None) -> 
     """
     from scipy.spatial.distance import cdist, pdist
 
-    x, y = _two_sets(samples, reference)
+    x, y = _two_samples(samples, reference)
     h = np.median(pdist(y[:1000])) if bandwidth is None else bandwidth
     if not h > 0:
         raise InputError(f"'bandwidth' must be positive, got {h}.")
@@ -224,59 +228,59 @@ def mmd(samples: Array, reference: Array, *, bandwidth: float | None = None) -> 
     def mean_kernel(a: np.ndarray, b: np.ndarray) -> float:
         blocks = (cdist(a[rows], b, "sqeuclidean") for rows in _blocks(len(a), len(b)))
         total = sum(np.exp(block / (-2 * h**2)).sum() for block in blocks)
-        return (total - len(a)) / (len(a) * (len(a) - 1)) if a is b else total / (len(a) * len(b))
+        return float((total - len(a)) / (len(a) * (len(a) - 1)) if a is b else total / (len(a) * len(b)))
 
     return float(mean_kernel(x, x) + mean_kernel(y, y) - 2 * mean_kernel(x, y))
 
 
-def _misses(samples: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """The mean distance of the draws ``(m, n or 1, d)`` to ``theta (n, d)``, ``(n,)``."""
+def mean_distance(samples: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """The mean distance of draws ``(m, n or 1, d)`` from ``theta (n, d)``, ``(n,)``."""
     blocks = _blocks(len(theta), len(samples) * theta.shape[1])
     shared = samples.shape[1] == 1
     offsets = (samples[:, slice(None) if shared else rows] - theta[rows] for rows in blocks)
     return np.concatenate([np.linalg.norm(offset, axis=-1).mean(0) for offset in offsets])
 
 
-def _spread(draws: np.ndarray) -> float:
-    """The mean distance between two different draws ``(m, d)``, from the upper triangle of their distances."""
+def mean_pairwise_distance(draws: np.ndarray) -> float:
+    """The mean distance between two different draws ``(m, d)``, over the upper triangle of their distances."""
     from scipy.spatial.distance import cdist, pdist
 
     m = len(draws)
     total = 0.0
     for rows in _blocks(m, m):
         total += pdist(draws[rows]).sum() + cdist(draws[rows], draws[rows.stop :]).sum()
-    return total / (m * (m - 1) / 2)
+    return float(total / (m * (m - 1) / 2))
 
 
 def _blocks(count: int, cells: int) -> Iterator[slice]:
-    """Cut ``count`` items of ``cells`` numbers each into slices of at most 32 MB."""
-    step = max(1, _CELLS // max(cells, 1))
+    """Slices of ``count`` items, ``cells`` numbers each, of at most 32 MB."""
+    step = max(1, MAX_CELLS_PER_BLOCK // max(cells, 1))
     return (slice(start, start + step) for start in range(0, count, step))
 
 
 def _draws(samples: Array, theta: Array, *, at_least: int = 1) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-    """Draws ``(m, n, d)`` in their own precision, parameters ``(n, d)`` and the event's shape."""
+    """Draws ``(m, n, d)`` in their own precision, parameters ``(n, d)`` and the shape of the event."""
     samples, theta = np.asarray(samples), np.asarray(theta, dtype=float)
     if samples.shape[1:] != theta.shape or theta.ndim < 1 or theta.size == 0 or len(samples) < at_least:
         raise InputError(
-            f"'samples' must have shape (m >= {at_least}, n, *event) and 'theta' (n, *event), none of it empty, "
+            f"'samples' must have shape (m >= {at_least}, n, *event) and 'theta' (n, *event), neither empty, "
             f"got {samples.shape} and {theta.shape}."
         )
     if not (np.isfinite(samples).all() and np.isfinite(theta).all()):
-        bad = np.sum(~np.isfinite(samples)), np.sum(~np.isfinite(theta))
-        raise InputError(f"'samples' and 'theta' must be finite, got {bad[0]} and {bad[1]} values that are not.")
+        invalid = np.sum(~np.isfinite(samples)), np.sum(~np.isfinite(theta))
+        raise InputError(f"'samples' and 'theta' must be finite, got {invalid[0]} and {invalid[1]} non-finite values.")
     event, n = theta.shape[1:], len(theta)
     return samples.reshape(len(samples), n, -1), theta.reshape(n, -1), event
 
 
-def _two_sets(first: Array, second: Array) -> tuple[np.ndarray, np.ndarray]:
-    """Two sets of points ``(k, d)`` in their own precision."""
+def _two_samples(first: Array, second: Array) -> tuple[np.ndarray, np.ndarray]:
+    """Two samples ``(k, d)``, each in its own precision."""
     a, b = np.asarray(first), np.asarray(second)
     if a.shape[1:] != b.shape[1:] or min(a.ndim, b.ndim) < 1 or min(len(a), len(b)) < 2 or a[0].size == 0:
-        raise InputError(f"Two sets of draws must both have shape (k > 1, *event), got {a.shape} and {b.shape}.")
+        raise InputError(f"Two samples must both have shape (k > 1, *event), got {a.shape} and {b.shape}.")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        bad = np.sum(~np.isfinite(a)), np.sum(~np.isfinite(b))
-        raise InputError(f"Two sets of draws must be finite, got {bad[0]} and {bad[1]} values that are not.")
+        invalid = np.sum(~np.isfinite(a)), np.sum(~np.isfinite(b))
+        raise InputError(f"Two samples must be finite, got {invalid[0]} and {invalid[1]} non-finite values.")
     return a.reshape(len(a), -1), b.reshape(len(b), -1)
 
 

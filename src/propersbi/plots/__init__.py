@@ -1,8 +1,8 @@
-"""Pictures of a posterior and of its checks: arrays in, a :class:`matplotlib.figure.Figure` out.
+"""Plots of a posterior and of its diagnostics: arrays in, a :class:`matplotlib.figure.Figure` out.
 
-Every function takes plain arrays, so it draws anybody's posterior. Figures are built through matplotlib's object
-interface only: no window, no global style and no backend is touched, and a server may draw from many threads. Save one
-with ``figure.savefig("corner.png")``; a notebook shows it when it is the last line of a cell.
+Every function takes plain arrays, so it plots the posterior of any method. Figures are built through matplotlib's
+object interface only: no window is opened, no global style and no backend is changed, and plotting is thread-safe. Save
+one with ``figure.savefig("corner.png")``; a notebook shows it if it is the last line of a cell.
 """
 
 from propersbi.plots.checks import coverage, losses, rank_lines, ranks, recovery, rounds

@@ -1,4 +1,4 @@
-"""Pictures of how training went and of how well a posterior keeps its word."""
+"""Plots of training, calibration and sequential rounds."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from propersbi.metrics.calibration import coverage_band, ecdf_band, rank_band, r
 from propersbi.plots.style import (
     BAND,
     FRAME,
+    MAX_PANELS,
     PAGE,
-    PANELS,
     POSTERIOR,
     PRIOR,
     REFERENCE,
     SERIES,
-    SMALL,
+    SMALL_TEXT,
     TRUTH,
     columns,
     is_math,
     label,
     legend_above,
-    named,
+    note_hidden,
     panels,
+    parameter_labels,
     rows,
-    say_shown,
     short,
     span,
 )  # fmt: skip
@@ -37,15 +37,17 @@ from propersbi.types import Array
 
 __all__ = ["coverage", "losses", "rank_lines", "ranks", "recovery", "rounds"]
 
+MAX_INTERVALS = 300  # more would overlap
+
 
 def losses(history: Mapping[str, Any]) -> Figure:
-    """The training loss, the validation score and the best step, from a training history.
+    """The training loss, the validation score and the step whose weights were kept, from a training history.
 
     Arguments:
-        history: ``{"train": {"step", "loss"}, "validation": {"step", "score"}, "best_step"}``; every part is optional.
+        history: ``{"train": {"step", "loss"}, "validation": {"step", "score"}, "kept_step"}``; every part is optional.
 
     Examples:
-        >>> history = {"train": {"step": [1, 2], "loss": [1.0, 0.5]}, "best_step": 2}
+        >>> history = {"train": {"step": [1, 2], "loss": [1.0, 0.5]}, "kept_step": 2}
         >>> len(losses(history).axes)
         1
     """
@@ -57,61 +59,63 @@ def losses(history: Mapping[str, Any]) -> Figure:
     axes.plot(steps, smooth, color=PRIOR, lw=1.5, label="training loss")
     steps, score = _curve(history.get("validation"), "score")
     axes.plot(steps, score, color=POSTERIOR, lw=1.8, label="validation score")
-    if history.get("best_step") is not None:
-        axes.axvline(float(history["best_step"]), color=REFERENCE, lw=1.2, ls="--", label="best step, kept")
+    if history.get("kept_step") is not None:
+        axes.axvline(float(history["kept_step"]), color=REFERENCE, lw=1.2, ls="--", label="kept weights")
     _limit_to_bulk(axes, np.concatenate([smooth, score]))
     label(axes, x="training step", y="score (lower is better)")
     legend_above(figure, axes)
     return figure
 
 
-def ranks(ranks: Array, draws: int, names: Sequence[str] | None = None, *, bins: int = 20) -> Figure:
-    """Simulation-based calibration: the rank of the truth among the draws, flat for a calibrated posterior.
+def ranks(ranks: Array, num_samples: int, names: Sequence[str] | None = None, *, bins: int = 20) -> Figure:
+    """Simulation-based calibration: histograms of the rank of the true value, flat for a calibrated posterior.
 
     Arguments:
-        ranks: ``(n, d)``, each from 0 to ``draws``.
-        draws: How many draws each rank was taken among.
+        ranks: ``(n, d)``, each from 0 to ``num_samples``.
+        num_samples: The number of posterior draws per rank.
         names: One name per parameter.
-        bins: Bars per histogram; the grey band holds a bar in 99 % of calibrated cases. Bars outside are orange.
+        bins: Bars per histogram; for a calibrated posterior, a bar lies in the grey band with probability 99 %. Bars
+            outside are orange.
     """
     table = rows("ranks", ranks)
-    names, shown = named(names, table.shape[1]), min(table.shape[1], PANELS)
+    names, shown = parameter_labels(names, table.shape[1]), min(table.shape[1], MAX_PANELS)
     figure, axes = panels(shown, shape=0.68)
-    low, high = (float(end) for end in rank_band(len(table), bins, level=0.99))
-    counts = np.asarray(rank_histogram(table[:, :shown].astype(int), draws, bins=bins)).reshape(bins, -1)
+    low, high = (float(limit) for limit in rank_band(len(table), bins, level=0.99))
+    counts = np.asarray(rank_histogram(table[:, :shown].astype(int), num_samples, bins=bins)).reshape(bins, -1)
     left = np.arange(bins) / bins
-    for j, (one, bars) in enumerate(zip(axes, counts.T, strict=True)):
-        one.axhspan(low, high, color=BAND, lw=0)
-        one.axhline(len(table) / bins, color=PRIOR, lw=1)
+    for j, (panel, bars) in enumerate(zip(axes, counts.T, strict=True)):
+        panel.axhspan(low, high, color=BAND, lw=0)
+        panel.axhline(len(table) / bins, color=PRIOR, lw=1)
         colours = [POSTERIOR if low <= bar <= high else REFERENCE for bar in bars]
-        one.bar(left, bars, width=0.9 / bins, align="edge", color=colours, alpha=0.85)
-        one.set(xlim=(0, 1), ylim=(0, max(bars.max(), high) * 1.1), yticks=[], xticks=[0, 0.5, 1])
-        label(one, x="rank of the truth" if j + columns(shown) >= shown else "", title=names[j])
-    say_shown(figure, shown, table.shape[1])
+        panel.bar(left, bars, width=0.9 / bins, align="edge", color=colours, alpha=0.85)
+        panel.set(xlim=(0, 1), ylim=(0, max(bars.max(), high) * 1.1), yticks=[], xticks=[0, 0.5, 1])
+        label(panel, x="rank of the true value" if j + columns(shown) >= shown else "", title=names[j])
+    note_hidden(figure, shown, table.shape[1])
     return figure
 
 
-def rank_lines(ranks: Array, draws: int) -> Figure:
-    """Simulation-based calibration of many parameters at once: the distribution of each one's ranks, less the diagonal.
+def rank_lines(ranks: Array, num_samples: int) -> Figure:
+    """Simulation-based calibration of many parameters: the distribution function of each rank, minus the diagonal.
 
     Arguments:
-        ranks: ``(n, d)``, each from 0 to ``draws``.
-        draws: How many draws each rank was taken among.
+        ranks: ``(n, d)``, each from 0 to ``num_samples``.
+        num_samples: The number of posterior draws per rank.
 
-    The grey band holds the whole line of a calibrated parameter in 99 % of cases; lines that leave it are orange.
+    The grey band contains the entire line of a calibrated parameter with probability 99 %; lines that leave it are
+    orange.
     """
     table = rows("ranks", ranks)
-    places, low, high = ecdf_band(len(table), points=100, level=0.99)
-    share = (np.sort((table + 0.5) / (draws + 1), axis=0)[None] <= places[:, None, None]).mean(1)
-    figure, (one,) = panels(1, shape=0.5, widest=0.7 * PAGE)
-    one.fill_between(places, low - places, high - places, color=BAND, lw=0, label="99 % band")
-    inside = ((share >= low[:, None]) & (share <= high[:, None])).all(0)
-    for line, good in zip(share.T, inside, strict=True):
-        one.plot(places, line - places, color=POSTERIOR if good else REFERENCE, lw=0.7, alpha=0.6)
-    one.axhline(0, color=PRIOR, lw=1)
-    one.set(xlim=(0, 1))
+    z, low, high = ecdf_band(len(table), points=100, level=0.99)
+    ecdf = (np.sort((table + 0.5) / (num_samples + 1), axis=0)[None] <= z[:, None, None]).mean(1)
+    figure, (panel,) = panels(1, shape=0.5, widest=0.7 * PAGE)
+    panel.fill_between(z, low - z, high - z, color=BAND, lw=0, label="99 % band")
+    inside = ((ecdf >= low[:, None]) & (ecdf <= high[:, None])).all(0)
+    for line, is_inside in zip(ecdf.T, inside, strict=True):
+        panel.plot(z, line - z, color=POSTERIOR if is_inside else REFERENCE, lw=0.7, alpha=0.6)
+    panel.axhline(0, color=PRIOR, lw=1)
+    panel.set(xlim=(0, 1))
     title = f"{int(inside.sum())} of {len(inside)} lines inside the band"
-    label(one, x="rank of the truth", y="share less what is expected", title=title)
+    label(panel, x="rank of the true value", y="ECDF minus uniform", title=title)
     return figure
 
 
@@ -123,61 +127,63 @@ def coverage(
     names: Sequence[str] | None = None,
     tarp: tuple[Array, Array] | None = None,
 ) -> Figure:
-    """How often credible regions hold the truth, against how often they should: on the diagonal when calibrated.
+    """The coverage of credible regions against their nominal level: on the diagonal if calibrated.
 
     Arguments:
         levels: Nominal levels, ``(k,)``.
         coverage: Measured coverage of the central intervals, ``(k,)`` or ``(k, d)``.
-        n: Test pairs behind each number; it sets the grey 99 % band.
+        n: The number of test pairs, which determines the grey 99 % band.
         names: One name per parameter.
         tarp: Levels and coverage of the joint test of all parameters.
     """
     curves = np.asarray(coverage, dtype=float)
     curves = curves.reshape(len(curves), -1)
-    names, few = named(names, curves.shape[1]), curves.shape[1] <= PANELS
+    names, few = parameter_labels(names, curves.shape[1]), curves.shape[1] <= MAX_PANELS
     figure, axes = panels(1 if tarp is None else 2, shape=0.95)
-    _coverage_axes(axes[0], np.asarray(levels, dtype=float), n, "each parameter", "share that holds the truth")
+    _coverage_axes(axes[0], np.asarray(levels, dtype=float), n, "each parameter", "coverage of the true value")
     for j, curve in enumerate(curves.T):
         axes[0].plot(
             levels, curve, color=SERIES[j] if few else POSTERIOR, lw=1.6 if few else 0.6, alpha=1 if few else 0.35
         )
     if few:
-        legend = axes[0].legend(axes[0].lines[-len(names) :], names, frameon=False, fontsize=SMALL, loc="upper left")
+        legend = axes[0].legend(
+            axes[0].lines[-len(names) :], names, frameon=False, fontsize=SMALL_TEXT, loc="upper left"
+        )
         for text, name in zip(legend.get_texts(), names, strict=True):
             text.set_parse_math(is_math(name))
             text.set_text(short(name))
     if tarp is not None:
-        _coverage_axes(axes[1], np.asarray(tarp[0], dtype=float), n, "all parameters together (TARP)", "")
+        _coverage_axes(axes[1], np.asarray(tarp[0], dtype=float), n, "all parameters jointly (TARP)", "")
         axes[1].plot(*tarp, color=POSTERIOR, lw=1.8)
     return figure
 
 
 def recovery(theta: Array, mean: Array, lower: Array, upper: Array, names: Sequence[str] | None = None) -> Figure:
-    """The posterior mean and an interval of each test pair against the truth; all arrays are ``(n, d)``."""
+    """Posterior means and intervals of test pairs against the true values; all arrays are ``(n, d)``."""
     truth = rows("theta", theta)
-    names, d = named(names, truth.shape[1]), truth.shape[1]
+    names, d = parameter_labels(names, truth.shape[1]), truth.shape[1]
     centre, low, high = (rows(what, part, d) for what, part in (("mean", mean), ("lower", lower), ("upper", upper)))
-    shown, some = min(d, PANELS), slice(300)  # more intervals than this merge into a blot
+    shown, subset = min(d, MAX_PANELS), slice(MAX_INTERVALS)
     figure, axes = panels(shown, shape=0.9)
-    for j, one in enumerate(axes):
-        ends = span(truth[:, j], centre[some, j])
-        one.vlines(truth[some, j], low[some, j], high[some, j], color=POSTERIOR, lw=0.8, alpha=0.22)
-        one.scatter(truth[some, j], centre[some, j], s=9, color=POSTERIOR, lw=0, alpha=0.8)
-        one.plot(ends, ends, color=TRUTH, lw=1, ls="--")
-        one.set(xlim=ends)
-        one.xaxis.set_major_locator(MaxNLocator(5, prune="both"))
+    for j, panel in enumerate(axes):
+        limits = span(truth[:, j], centre[subset, j])
+        panel.vlines(truth[subset, j], low[subset, j], high[subset, j], color=POSTERIOR, lw=0.8, alpha=0.22)
+        panel.scatter(truth[subset, j], centre[subset, j], s=9, color=POSTERIOR, lw=0, alpha=0.8)
+        panel.plot(limits, limits, color=TRUTH, lw=1, ls="--")
+        panel.set(xlim=limits)
+        panel.xaxis.set_major_locator(MaxNLocator(5, prune="both"))
         label(
-            one,
+            panel,
             x="true value" if j + columns(shown) >= shown else "",
             y="posterior" if j % columns(shown) == 0 else "",
             title=names[j],
         )
-    say_shown(figure, shown, d)
+    note_hidden(figure, shown, d)
     return figure
 
 
 def rounds(records: Sequence[Mapping[str, Any]], names: Sequence[str] | None = None) -> Figure:
-    """Where each round looked and what it found: 90 % intervals and medians of the proposal and of the posterior.
+    """90 % intervals and medians of the proposal and of the posterior of each round.
 
     Arguments:
         records: For each round ``{"proposal": (d, 3), "posterior": (d, 3)}``: 5 %, 50 % and 95 % quantiles.
@@ -188,20 +194,20 @@ def rounds(records: Sequence[Mapping[str, Any]], names: Sequence[str] | None = N
         >>> len(rounds([record, record]).axes)
         1
     """
-    parts = (("proposal", PRIOR, -0.12), ("posterior", POSTERIOR, 0.12))
-    tables = {name: np.asarray([record[name] for record in records], dtype=float) for name, *_ in parts}
+    styles = (("proposal", PRIOR, -0.12), ("posterior", POSTERIOR, 0.12))
+    tables = {name: np.asarray([record[name] for record in records], dtype=float) for name, *_ in styles}
     d, number = tables["posterior"].shape[1], np.arange(1, len(records) + 1)
-    names, shown = named(names, d), min(d, PANELS)
+    names, shown = parameter_labels(names, d), min(d, MAX_PANELS)
     figure, axes = panels(shown, shape=0.68)
-    for j, one in enumerate(axes):
-        for name, colour, aside in parts:
+    for j, panel in enumerate(axes):
+        for name, colour, offset in styles:
             low, median, high = tables[name][:, j].T
-            one.vlines(number + aside, low, high, color=colour, lw=3, alpha=0.6, label=name)
-            one.scatter(number + aside, median, s=16, color=colour, zorder=3)
-        one.xaxis.set_major_locator(MaxNLocator(integer=True))
-        label(one, x="round" if j + columns(shown) >= shown else "", title=names[j])
+            panel.vlines(number + offset, low, high, color=colour, lw=3, alpha=0.6, label=name)
+            panel.scatter(number + offset, median, s=16, color=colour, zorder=3)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        label(panel, x="round" if j + columns(shown) >= shown else "", title=names[j])
     legend_above(figure, axes[0])
-    say_shown(figure, shown, d)
+    note_hidden(figure, shown, d)
     return figure
 
 
@@ -211,7 +217,7 @@ def _coverage_axes(axes: Axes, levels: np.ndarray, n: int, title: str, y: str) -
     axes.plot([0, 1], [0, 1], color=TRUTH, lw=1, ls="--")
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     for height, text in ((0.11, "below: too narrow"), (0.03, "above: too wide")):
-        axes.text(0.97, height, text, ha="right", color=FRAME, fontsize=SMALL, style="italic")
+        axes.text(0.97, height, text, ha="right", color=FRAME, fontsize=SMALL_TEXT, style="italic")
     label(axes, x="credible level", y=y, title=title)
 
 
@@ -226,13 +232,13 @@ def _running_mean(values: np.ndarray) -> np.ndarray:
         return values
     width = max(len(values) // 60, 1)
     kernel = np.ones(width)
-    known = np.convolve(np.isfinite(values), kernel, mode="same")
+    count = np.convolve(np.isfinite(values), kernel, mode="same")
     total = np.convolve(np.nan_to_num(values, nan=0, posinf=0, neginf=0), kernel, mode="same")
-    return np.where(known > 0, total / np.maximum(known, 1), np.nan)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _limit_to_bulk(axes: Axes, values: np.ndarray) -> None:
-    """The first steps of training are off the scale of all the others; they may leave the picture."""
+    """Limit the axis to the bulk of the values: the first steps of training are often far above all others."""
     values = values[np.isfinite(values)]
     if len(values) > 20:
         low, high = values.min(), np.percentile(values, 97)

@@ -1,4 +1,4 @@
-"""Pictures of draws: parameters by pairs, fields and images, and data simulated from the posterior."""
+"""Plots of draws: corner plots, fields and images, and data simulated from the posterior."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import SubplotSpec
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from propersbi.plots.style import (
     FRAME,
+    MAX_PANELS,
+    MIN_IMAGE_SIDE,
     PAGE,
-    PANELS,
     POSTERIOR,
     PRIOR,
     REFERENCE,
-    SMALL,
+    SMALL_TEXT,
     TEXT,
     TRUTH,
     label,
     legend_above,
-    named,
+    note_hidden,
     panels,
+    parameter_labels,
     rows,
-    say_shown,
+    set_padding,
     span,
     style,
     tint,
@@ -38,8 +41,8 @@ from propersbi.types import Array, InputError
 __all__ = ["corner", "fields", "predictive"]
 
 MASSES = (0.98, 0.9, 0.75, 0.5, 0.25)  # of the highest-density regions that are filled
-TINTS = (0.14, 0.3, 0.5, 0.72, 0.95)  # how strongly
-Span = tuple[float, float]
+TINTS = (0.14, 0.3, 0.5, 0.72, 0.95)  # the strength of their colours
+Limits = tuple[float, float]
 
 
 def corner(
@@ -50,15 +53,15 @@ def corner(
     truth: Array | None = None,
     names: Sequence[str] | None = None,
 ) -> Figure:
-    """Every parameter on the diagonal, every pair below it; filled for the posterior, outlined for the reference.
+    """A corner plot: marginals on the diagonal, pairs below it; posterior regions are filled, the reference outlined.
 
-    The smoothing is as fine as the number of draws allows, so thin and multimodal posteriors keep their shape.
+    The smoothing adapts to the number of draws, so thin and multimodal posteriors keep their shape.
 
     Arguments:
-        samples: Posterior draws, ``(m, d)``; of more than 8 parameters the first 8 are shown, and the figure says so.
-        reference: Draws to compare with, ``(k, d)``: outlines of the 50 % and 95 % regions.
-        prior: Prior draws, ``(k, d)``, on the diagonal.
-        truth: The parameter that made the data, ``(d,)``.
+        samples: Posterior draws, ``(m, d)``; of more than 8 parameters the first 8 are shown, as the figure notes.
+        reference: Reference draws, ``(k, d)``: outlines of the 50 % and 95 % regions.
+        prior: Prior draws, ``(k, d)``, shown on the diagonal.
+        truth: The true parameter, ``(d,)``.
         names: One name per parameter.
 
     Examples:
@@ -70,9 +73,9 @@ def corner(
     others = {"reference": reference, "prior": prior}
     compared = {name: rows(name, draws, d) for name, draws in others.items() if draws is not None}
     point = [None] * d if truth is None else np.asarray(truth, dtype=float).reshape(d).tolist()
-    names, shown = named(names, d), min(d, PANELS)
-    seen = [posterior, compared.get("reference", posterior)]
-    spans = [span(*(draws[:, j] for draws in seen), point=point[j]) for j in range(shown)]
+    names, shown = parameter_labels(names, d), min(d, MAX_PANELS)
+    visible = [posterior, compared.get("reference", posterior)]
+    spans = [span(*(draws[:, j] for draws in visible), point=point[j]) for j in range(shown)]
     figure = _corner_figure(shown)
     grid = figure.add_gridspec(shown, shown)
     for row, column in ((i, j) for i in range(shown) for j in range(i + 1)):
@@ -90,197 +93,203 @@ def corner(
 
 
 def predictive(x_draws: Array, x_o: Array, names: Sequence[str] | None = None) -> Figure:
-    """Data simulated from posterior draws against the observation: histograms, a band over a series, or images.
+    """A posterior predictive plot, with the observation: histograms, a band over a series, or images.
 
     Arguments:
-        x_draws: Simulated data, ``(k, *event)``.
+        x_draws: Data simulated from posterior draws, ``(k, *event)``.
         x_o: The observation, ``(*event,)``.
         names: One name per coordinate of a short vector.
     """
     observed = np.asarray(x_o, dtype=float)
     if np.shape(x_draws)[1:] != observed.shape:
         raise InputError(f"Data of shape {np.shape(x_draws)} do not fit an observation of shape {observed.shape}.")
-    if observed.size > PANELS:
+    if observed.size > MAX_PANELS:
         return fields(x_draws, truth=observed, labels=("observed", "predicted"))
     simulated = rows("x_draws", x_draws)
     figure, axes = panels(observed.size, shape=0.6)
-    for one, column, value, name in zip(
-        axes, simulated.T, observed.reshape(-1), named(names, observed.size, "x"), strict=True
+    for panel, column, value, name in zip(
+        axes, simulated.T, observed.reshape(-1), parameter_labels(names, observed.size, "x"), strict=True
     ):
-        ends = span(column, point=value)
-        one.hist(column, bins=30, range=ends, color=tint(0.55), label="predicted")
-        one.axvline(value, color=TRUTH, lw=1.8, label="observed")
-        one.set(xlim=ends, yticks=[])
-        label(one, x=name)
+        limits = span(column, point=value)
+        panel.hist(column, bins=30, range=limits, color=tint(0.55), label="predicted")
+        panel.axvline(value, color=TRUTH, lw=1.8, label="observed")
+        panel.set(xlim=limits, yticks=[])
+        label(panel, x=name)
     legend_above(figure, axes[0])
     return figure
 
 
 def fields(samples: Array, *, truth: Array | None = None, labels: tuple[str, str] = ("true", "posterior")) -> Figure:
-    """Draws of a long vector, a series or an image: median and bands over the index, or mean, one draw and spread.
+    """Draws of a long vector, a series or an image: median and bands over the index, or mean, one draw and SD.
 
     Arguments:
         samples: ``(m, *event)``. The last two axes of an image are its rows and columns; of further axes the first
-            slice is shown. A grid thinner than 8 is drawn as one series per column.
-        truth: What the draws are compared with, ``(*event,)``.
-        labels: How to call the truth and the draws.
+            slice is shown. A grid with a side below 8 is plotted as one series per column.
+        truth: The true value, ``(*event,)``.
+        labels: The names of the truth and of the draws.
     """
     draws = np.asarray(samples, dtype=float)
     draws = draws[np.isfinite(draws).reshape(len(draws), -1).all(axis=1)]
     if draws.size == 0 or draws.ndim < 2:
         raise InputError(f"'samples' of shape {np.shape(samples)} has no finite draws of a field.")
-    known = None if truth is None else np.asarray(truth, dtype=float).reshape(draws.shape[1:])
+    true = None if truth is None else np.asarray(truth, dtype=float).reshape(draws.shape[1:])
     while draws.ndim > 3:
-        draws, known = draws[:, 0], None if known is None else known[0]
-    if draws.ndim == 3 and min(draws.shape[1:]) >= PANELS:
-        return _images(draws, known, labels)
+        draws, true = draws[:, 0], None if true is None else true[0]
+    if draws.ndim == 3 and min(draws.shape[1:]) >= MIN_IMAGE_SIDE:
+        return _images(draws, true, labels)
     if draws.ndim == 3 and draws.shape[1] < draws.shape[2]:
-        draws, known = draws.swapaxes(1, 2), None if known is None else known.T
-    return _series(draws.reshape(*draws.shape[:2], -1), known, labels)
+        draws, true = draws.swapaxes(1, 2), None if true is None else true.T
+    return _series(draws.reshape(*draws.shape[:2], -1), true, labels)
 
 
 def _series(draws: np.ndarray, truth: np.ndarray | None, labels: tuple[str, str]) -> Figure:
     count = min(draws.shape[2], 4)
     figure, axes = panels(count, shape=0.36 if count == 1 else 0.65, widest=PAGE)
     index = np.arange(draws.shape[1])
-    for j, one in enumerate(axes):
+    for j, panel in enumerate(axes):
         for outer, strength in ((2.5, 0.25), (25, 0.5)):
             low, high = np.percentile(draws[:, :, j], [outer, 100 - outer], axis=0)
-            one.fill_between(index, low, high, color=tint(strength), lw=0, label=f"{100 - 2 * outer:.0f} %")
-        one.plot(index, np.median(draws[:, :, j], axis=0), color=POSTERIOR, lw=1.4, label=f"{labels[1]} median")
+            panel.fill_between(index, low, high, color=tint(strength), lw=0, label=f"{100 - 2 * outer:.0f} %")
+        panel.plot(index, np.median(draws[:, :, j], axis=0), color=POSTERIOR, lw=1.4, label=f"{labels[1]} median")
         if truth is not None:
-            known = truth.reshape(len(index), -1)[:, j]
-            one.plot(index, known, color=TRUTH, lw=0.9, marker="o", ms=2.2, label=labels[0])
-        one.set(xlim=(0, max(len(index) - 1, 1)))
-        label(one, x="index", y="value" if j == 0 else "")
+            true = truth.reshape(len(index), -1)[:, j]
+            panel.plot(index, true, color=TRUTH, lw=0.9, marker="o", ms=2.2, label=labels[0])
+        panel.set(xlim=(0, max(len(index) - 1, 1)))
+        label(panel, x="index", y="value" if j == 0 else "")
     legend_above(figure, axes[0])
     return figure
 
 
 def _images(draws: np.ndarray, truth: np.ndarray | None, labels: tuple[str, str]) -> Figure:
-    pictures = {} if truth is None else {labels[0]: truth}
-    pictures |= {f"{labels[1]} mean": draws.mean(axis=0), "one draw": draws[0], f"{labels[1]} SD": draws.std(axis=0)}
-    figure, axes = panels(len(pictures), shape=0.95)
+    images = {} if truth is None else {labels[0]: truth}
+    images |= {f"{labels[1]} mean": draws.mean(axis=0), "one draw": draws[0], f"{labels[1]} SD": draws.std(axis=0)}
+    figure, axes = panels(len(images), shape=0.95)
     low, high = np.percentile(
-        np.concatenate([draws[:50].ravel(), *(one.ravel() for one in pictures.values())]), [0.5, 99.5]
+        np.concatenate([draws[:50].ravel(), *(image.ravel() for image in images.values())]), [0.5, 99.5]
     )
-    for one, (title, picture) in zip(axes, pictures.items(), strict=True):
-        spread = title.endswith("SD")
-        scale = (0.0, max(float(picture.max()), 1e-12)) if spread else (low, max(high, low + 1e-12))
-        image = one.imshow(picture, cmap="cividis" if spread else "gray", vmin=scale[0], vmax=scale[1])
-        bar = figure.colorbar(image, ax=one, fraction=0.046, pad=0.03)
-        bar.ax.tick_params(labelsize=SMALL - 1.5, length=2)
-        one.set(xticks=[], yticks=[])
-        one.spines[:].set_visible(False)
-        label(one, title=title)
+    for panel, (title, image) in zip(axes, images.items(), strict=True):
+        is_deviation = title.endswith("SD")
+        limits = (0.0, max(float(image.max()), 1e-12)) if is_deviation else (low, max(high, low + 1e-12))
+        artist = panel.imshow(image, cmap="cividis" if is_deviation else "gray", vmin=limits[0], vmax=limits[1])
+        bar = figure.colorbar(artist, ax=panel, fraction=0.046, pad=0.03)
+        bar.ax.tick_params(labelsize=SMALL_TEXT - 1.5, length=2)
+        panel.set(xticks=[], yticks=[])
+        panel.spines[:].set_visible(False)
+        label(panel, title=title)
     return figure
 
 
 def _corner_figure(shown: int) -> Figure:
     size = min(max(8.4 / shown, 1.3), 3.4) * shown + 0.8
     figure = Figure(figsize=(size, size), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)  # type: ignore[union-attr,call-arg]
+    set_padding(figure, 0.03)
     return figure
 
 
-def _marginal(axes: Axes, draws: np.ndarray, others: Mapping[str, np.ndarray], ends: Span) -> None:
-    (x,), height = density([draws], [ends], bins=160)
+def _marginal(axes: Axes, draws: np.ndarray, others: Mapping[str, np.ndarray], limits: Limits) -> None:
+    (x,), height = density([draws], [limits], bins=160)
     axes.fill_between(x, height, color=tint(0.3), lw=0)
     axes.plot(x, height, color=POSTERIOR, lw=1.5)
     for name, values in others.items():
-        (x,), height = density([values], [ends], bins=160)
+        (x,), height = density([values], [limits], bins=160)
         axes.plot(x, height, color=PRIOR if name == "prior" else REFERENCE, lw=1.3, ls=":" if name == "prior" else "-")
-    axes.set(xlim=ends, yticks=[], ylim=(0, None))
+    axes.set(xlim=limits, yticks=[], ylim=(0, None))
 
 
-def _joint(axes: Axes, draws: np.ndarray, outline: np.ndarray | None, ends: list[Span]) -> None:
-    (x, y), height = density(list(draws.T), ends, bins=128)
+def _joint(axes: Axes, draws: np.ndarray, outline: np.ndarray | None, limits: list[Limits]) -> None:
+    (x, y), height = density(list(draws.T), limits, bins=128)
     top = height.max() * 1.01
     for level, strength in zip(mass_levels(height, MASSES), TINTS, strict=True):
-        # Filled one over the other, opaque: bands side by side would show a seam.
+        # Opaque regions on top of each other: adjacent bands would show a seam.
         axes.contourf(x, y, height.T, levels=[level, top], colors=[tint(strength)])
     if outline is not None:
-        (x, y), height = density(list(outline.T), ends, bins=128)
+        (x, y), height = density(list(outline.T), limits, bins=128)
         for level, width in zip(mass_levels(height, (0.95, 0.5)), (1.1, 0.8), strict=True):
             axes.contour(x, y, height.T, levels=[level], colors=[REFERENCE], linewidths=width)
-    axes.set(xlim=ends[0], ylim=ends[1])
+    axes.set(xlim=limits[0], ylim=limits[1])
 
 
-def _zoom(figure: Figure, place: Any, draws: np.ndarray, outline: np.ndarray | None, ends: list[Span]) -> bool:
-    """The main island of a posterior of small islands, drawn large; a thin crescent would else be a dot."""
-    near = _island(*density(list(draws.T), ends, bins=64))
-    if math.prod((high - low) / (end[1] - end[0]) for (low, high), end in zip(near, ends, strict=True)) > 0.1:
+def _zoom(
+    figure: Figure, position: SubplotSpec, draws: np.ndarray, outline: np.ndarray | None, limits: list[Limits]
+) -> bool:
+    """Enlarge the main mode if it is small: a thin crescent would otherwise be a dot. Returns whether it did."""
+    box = _main_mode(*density(list(draws.T), limits, bins=64))
+    if math.prod((high - low) / (end - start) for (low, high), (start, end) in zip(box, limits, strict=True)) > 0.1:
         return False
-    (left, right), (bottom, top) = near
+    (left, right), (bottom, top) = box
     figure.axes[1].add_patch(Rectangle((left, bottom), right - left, top - bottom, fill=False, ec=FRAME, lw=0.8))
-    axes = figure.add_subplot(place)
-    _joint(axes, draws, outline, near)
+    axes = figure.add_subplot(position)
+    _joint(axes, draws, outline, box)
     style(axes)
     axes.spines[:].set(visible=True, color=FRAME)
-    axes.tick_params(labelsize=SMALL - 1)
-    label(axes, title="the marked part")
+    axes.tick_params(labelsize=SMALL_TEXT - 1)
+    label(axes, title="enlarged")
     return True
 
 
-def _island(centres: list[np.ndarray], height: np.ndarray) -> list[Span]:
-    """The box around the connected part of the 98 % region that holds the highest point."""
+def _main_mode(centres: list[np.ndarray], height: np.ndarray) -> list[Limits]:
+    """The bounding box of the connected component of the 98 % region that contains the highest density."""
     dense = height >= mass_levels(height, (0.98,))[0]
-    island, before = np.zeros_like(dense), 0
-    island[np.unravel_index(height.argmax(), height.shape)] = True
-    while island.sum() > before:
-        before = island.sum()
+    component, size = np.zeros_like(dense), 0
+    component[np.unravel_index(height.argmax(), height.shape)] = True
+    while component.sum() > size:
+        size = component.sum()
         for axis, step in ((0, 1), (0, -1), (1, 1), (1, -1)):
-            island |= np.roll(island, step, axis) & dense  # nothing lies at the edge, so nothing wraps around
-    found = [np.nonzero(island.any(axis))[0] for axis in (1, 0)]
-    wide = [(values[1] - values[0]) * 2 for values in centres]
+            component |= np.roll(component, step, axis) & dense  # no mass at the edges, so nothing wraps around
+    occupied = [np.nonzero(component.any(axis))[0] for axis in (1, 0)]
+    margins = [(values[1] - values[0]) * 2 for values in centres]
     return [
-        (float(values[where[0]] - gap), float(values[where[-1]] + gap))
-        for values, where, gap in zip(centres, found, wide, strict=True)
+        (float(values[cells[0]] - margin), float(values[cells[-1]] + margin))
+        for values, cells, margin in zip(centres, occupied, margins, strict=True)
     ]
 
 
-def density(columns: list[np.ndarray], ends: list[Span], bins: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """A histogram smoothed until a kernel holds some hundred draws: many draws on a thin set stay sharp.
+def density(columns: list[np.ndarray], limits: list[Limits], bins: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """A density estimate: a histogram smoothed such that a kernel contains some hundred draws.
+
+    The width thus adapts to the concentration of the draws, so that thin sets are not blurred.
 
     Examples:
         >>> (x,), height = density([np.random.default_rng(0).normal(size=5000)], [(-6.0, 6.0)], bins=100)
         >>> round(float(height.sum() * (x[1] - x[0])), 2), round(float(height.max()), 1)
         (1.0, 0.4)
     """
-    counts, edges = np.histogramdd(np.stack(columns, axis=1), bins=bins, range=ends)
+    counts, edges = np.histogramdd(np.stack(columns, axis=1), bins=bins, range=limits)
     n = counts.sum()
     same_bin = (counts * (counts - 1)).sum() / max(n * (n - 1), 1)  # unbiased for the sum of squared probabilities
-    filled = 1 / max(same_bin, 1 / counts.size)
-    volume = (250 if len(columns) == 1 else 150) * filled / max(n, 1)
+    occupied = 1 / max(same_bin, 1 / counts.size)  # the effective number of bins
+    volume = (250 if len(columns) == 1 else 150) * occupied / max(n, 1)
     width = volume / math.sqrt(4 * math.pi) if len(columns) == 1 else math.sqrt(volume / (4 * math.pi))
-    reach = math.ceil(3 * (width := min(max(width, 0.9), bins / 30)))
-    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / width) ** 2)
-    inside = np.convolve(np.ones(bins), kernel, mode="same")  # less at the ends, where the kernel is cut
+    radius = math.ceil(3 * (width := min(max(width, 0.9), bins / 30)))
+    kernel = np.exp(-0.5 * (np.arange(-radius, radius + 1) / width) ** 2)
+    norm = np.convolve(np.ones(bins), kernel, mode="same")  # smaller at the ends, where the kernel is truncated
     for axis in range(counts.ndim):
-        counts = np.apply_along_axis(lambda line: np.convolve(line, kernel, mode="same") / inside, axis, counts)
-    area = math.prod((high - low) / bins for low, high in ends)
+        counts = np.apply_along_axis(lambda line: np.convolve(line, kernel, mode="same") / norm, axis, counts)
+    area = math.prod((high - low) / bins for low, high in limits)
     return [(edge[1:] + edge[:-1]) / 2 for edge in edges], counts / (len(columns[0]) * area)
 
 
 def mass_levels(height: np.ndarray, masses: Sequence[float]) -> list[float]:
-    """The densities above which the given shares of the mass lie."""
+    """The density levels above which the given fractions of the mass lie."""
     ordered = np.sort(height.ravel())[::-1]
     mass = np.cumsum(ordered) / max(ordered.sum(), 1e-300)
-    return [float(ordered[min(int(np.searchsorted(mass, share)), len(ordered) - 1)]) for share in masses]
+    return [float(ordered[min(int(np.searchsorted(mass, fraction)), len(ordered) - 1)]) for fraction in masses]
 
 
-def _finish(axes: Axes, row: int, column: int, names: list[str], truth: Sequence[Any]) -> None:
+def _finish(axes: Axes, row: int, column: int, names: list[str], truth: Sequence[float | None]) -> None:
+    """Style one panel of a corner plot, with the true value, ticks and labels."""
     style(axes)
-    if truth[column] is not None:
-        axes.axvline(truth[column], color=TRUTH, lw=0.9, ls="--")
-        if row != column:
-            axes.axhline(truth[row], color=TRUTH, lw=0.9, ls="--")
-    last, first = row == len(names) - 1, column == 0 and row > 0
+    true_x, true_y = truth[column], truth[row]
+    if true_x is not None:
+        axes.axvline(true_x, color=TRUTH, lw=0.9, ls="--")
+    if true_y is not None and row != column:
+        axes.axhline(true_y, color=TRUTH, lw=0.9, ls="--")
+    is_last, is_first = row == len(names) - 1, column == 0 and row > 0
     axes.xaxis.set_major_locator(MaxNLocator(3 if len(names) > 3 else 5, prune="both"))
     if row != column:
         axes.yaxis.set_major_locator(MaxNLocator(3 if len(names) > 3 else 5, prune="both"))
-    axes.tick_params(labelbottom=last, labelleft=first)
-    label(axes, x=names[column] if last else "", y=names[row] if first else "")
+    axes.tick_params(labelbottom=is_last, labelleft=is_first)
+    label(axes, x=names[column] if is_last else "", y=names[row] if is_first else "")
 
 
 def _corner_legend(figure: Figure, compared: Mapping[str, Any], has_truth: bool, d: int, *, above: bool) -> None:
@@ -295,4 +304,4 @@ def _corner_legend(figure: Figure, compared: Mapping[str, Any], has_truth: bool,
         figure.legend(handles=handles, frameon=False, fontsize=TEXT, loc="outside upper right", ncols=len(handles))
     else:
         figure.legend(handles=handles, frameon=False, fontsize=TEXT, loc="upper right")
-    say_shown(figure, min(d, PANELS), d)
+    note_hidden(figure, min(d, MAX_PANELS), d)

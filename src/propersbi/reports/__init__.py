@@ -1,5 +1,5 @@
 """The report: one self-contained page about a run."""
 
-from propersbi.reports.page import write_report
+from propersbi.reports.page import report
 
-__all__ = ["write_report"]
+__all__ = ["report"]

@@ -1,9 +1,8 @@
-"""The two rules of the paper, both sums over pairs of draws: energy score and kernel score."""
+"""Energy score and kernel score: sums of a function of distance over pairs of draws."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from propersbi.scoring.kernels import Gaussian
 from propersbi.scoring.pairs import pair_score
-from propersbi.scoring.rule import Rule, resolved
+from propersbi.scoring.rule import Rule, TrainingParameters, resolved
 from propersbi.types import InputError, Kernel
 
 __all__ = ["EnergyScore", "KernelScore"]
@@ -23,12 +22,12 @@ class EnergyScore(Rule):
 
     .. math:: S(P, \theta) = 2\, E\|\vartheta - \theta\|^\beta - E\|\vartheta - \vartheta'\|^\beta
 
-    For :math:`\beta = 1` in one dimension this is twice the continuous ranked probability score. At :math:`\beta = 2`
-    only means would be compared.
+    For :math:`\beta = 1` in one dimension this is twice the continuous ranked probability score. For
+    :math:`\beta = 2` it would compare means only.
 
     Arguments:
-        beta: The power of the distance. Smaller values look at finer detail.
-        fair: Whether a draw is left out of the pairs with itself, which makes the estimate unbiased for every m.
+        beta: The power of the distance. Smaller values are more sensitive to fine detail.
+        fair: Whether pairs of a draw with itself are excluded, which makes the estimator unbiased for every m.
 
     References:
         Gneiting & Raftery, 2007, section 4.2 (with the factor 2 of Pacchiardi & Dutta, 2022).
@@ -52,7 +51,7 @@ class EnergyScore(Rule):
         return pair_score(samples, theta, self._power, self.fair)
 
     def _power(self, square: Tensor, _: bool) -> tuple[Tensor, Tensor]:
-        """``square**(beta / 2)`` and its slope."""
+        """``square**(beta / 2)`` and its derivative."""
         if self.beta == 1:
             slope = square.rsqrt()
         elif self.beta == 0.5:
@@ -60,7 +59,7 @@ class EnergyScore(Rule):
             slope = root * root * root
         else:
             slope = square.pow(self.beta / 2 - 1)
-        return square.mul_(slope), slope.mul_(self.beta / 2)  # the square is not needed again
+        return square.mul_(slope), slope.mul_(self.beta / 2)  # in place: the square is not used again
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class KernelScore(Rule):
 
     Arguments:
         kernel: A function of distance; a Gaussian with the median-heuristic bandwidth unless given.
-        fair: Whether a draw is left out of the pairs with itself, which makes the estimate unbiased for every m.
+        fair: Whether pairs of a draw with itself are excluded, which makes the estimator unbiased for every m.
 
     References:
         Gneiting & Raftery, 2007, section 5.1; Gretton et al., A Kernel Two-Sample Test, 2012.
@@ -90,9 +89,9 @@ class KernelScore(Rule):
     def __call__(self, samples: Float[Tensor, "m n *event"], theta: Float[Tensor, "n *event"]) -> Float[Tensor, " n"]:
         return -pair_score(samples, theta, self._profile, self.fair)
 
-    def _profile(self, square: Tensor, wanted: bool) -> tuple[Tensor, Tensor]:
-        """The kernel and its slope in squared distance, by automatic differentiation: any kernel will do."""
-        if not wanted:
+    def _profile(self, square: Tensor, with_slope: bool) -> tuple[Tensor, Tensor]:
+        """The kernel and its derivative in squared distance, by automatic differentiation, so for any kernel."""
+        if not with_slope:
             return self.kernel(square.sqrt()), square
         with torch.enable_grad():
             square = square.detach().requires_grad_()
@@ -100,6 +99,6 @@ class KernelScore(Rule):
             (slope,) = torch.autograd.grad(value.sum(), square)
         return value.detach(), slope
 
-    def resolve(self, theta: Any) -> KernelScore:
-        """The same score with the kernel's bandwidth found on training parameters."""
+    def resolve(self, theta: TrainingParameters) -> KernelScore:
+        """The same score with the bandwidth of the kernel found on training parameters."""
         return replace(self, kernel=resolved(self.kernel, theta))

@@ -1,10 +1,12 @@
-"""What all scoring rules share: they can be added, multiplied and resolved."""
+"""What all scoring rules have in common: they can be added, multiplied and resolved."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -12,10 +14,31 @@ from torch import Tensor
 
 from propersbi.types import InputError, ScoringRule
 
-__all__ = ["Rule", "WeightedSum", "resolved"]
+__all__ = ["Resolvable", "Rule", "TrainingParameters", "WeightedSum", "resolved"]
+
+TrainingParameters = Tensor | Sequence[Tensor]
+"""Parameters ``(n, *event)``, or several sets of them."""
+
+T = TypeVar("T")
 
 
-class Rule:
+@runtime_checkable
+class Resolvable(Protocol):
+    """A rule or kernel with settings, such as a bandwidth, that are found on training parameters."""
+
+    def resolve(self, theta: Any) -> Any:
+        """The same rule or kernel with numbers in place of heuristics."""
+
+
+def resolved(rule: T, theta: TrainingParameters) -> T:
+    """A rule or kernel in which numbers found on training parameters replace all heuristics."""
+    if not isinstance(rule, Resolvable):
+        return rule
+    result: T = rule.resolve(theta)
+    return result
+
+
+class Rule(ABC):
     """Arithmetic of scoring rules: ``EnergyScore() + 0.5 * KernelScore()``.
 
     A sum of proper rules is proper; it is strictly proper if one of them is.
@@ -25,6 +48,10 @@ class Rule:
         >>> EnergyScore() + 0.5 * EnergyScore(beta=0.5)
         WeightedSum(rules=(EnergyScore(beta=1.0, fair=True), EnergyScore(beta=0.5, fair=True)), weights=(1.0, 0.5))
     """
+
+    @abstractmethod
+    def __call__(self, samples: Tensor, theta: Tensor) -> Tensor:
+        """The score of ``m`` draws ``(m, n, *event)`` against the true values ``(n, *event)``, one per row ``(n,)``."""
 
     def __add__(self, other: ScoringRule) -> WeightedSum:
         if not callable(other):
@@ -50,11 +77,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class WeightedSum(Rule):
-    """A sum of scoring rules, each with a positive weight; made by ``+`` and ``*``.
+    """A weighted sum of scoring rules with positive weights, as ``+`` and ``*`` return it.
 
     Arguments:
-        rules: Scoring rules, your own functions among them.
-        weights: One for each.
+        rules: Scoring rules; functions of your own are allowed.
+        weights: One weight per rule.
     """
 
     rules: tuple[ScoringRule, ...]
@@ -62,24 +89,19 @@ class WeightedSum(Rule):
 
     def __post_init__(self) -> None:
         if not self.rules or len(self.rules) != len(self.weights):
-            raise InputError(f"A sum of rules needs a weight for each, got {len(self.rules)} and {len(self.weights)}.")
+            raise InputError(f"A sum needs one weight per rule, got {len(self.weights)} for {len(self.rules)} rules.")
         for weight in self.weights:
             if not 0 < weight < math.inf:
-                raise InputError(f"The weight of a scoring rule must be positive, or it is not proper; got {weight}.")
+                raise InputError(f"The weights of a proper sum of scoring rules must be positive, got {weight}.")
 
     def __call__(self, samples: Float[Tensor, "m n *event"], theta: Float[Tensor, "n *event"]) -> Float[Tensor, " n"]:
         scores = [weight * rule(samples, theta) for rule, weight in zip(self.rules, self.weights, strict=True)]
         return torch.stack(scores).sum(0)
 
-    def resolve(self, theta: Any) -> WeightedSum:
+    def resolve(self, theta: TrainingParameters) -> WeightedSum:
         """The same sum with every rule resolved on training parameters."""
         return replace(self, rules=tuple(resolved(rule, theta) for rule in self.rules))
 
 
-def _terms(rule: Any) -> tuple[tuple[ScoringRule, ...], tuple[float, ...]]:
+def _terms(rule: ScoringRule) -> tuple[tuple[ScoringRule, ...], tuple[float, ...]]:
     return (rule.rules, rule.weights) if isinstance(rule, WeightedSum) else ((rule,), (1.0,))
-
-
-def resolved(rule: Any, theta: Any) -> Any:
-    """A rule or kernel with everything it has to learn from training parameters turned into numbers."""
-    return rule.resolve(theta) if hasattr(rule, "resolve") else rule

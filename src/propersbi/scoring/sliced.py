@@ -1,4 +1,4 @@
-"""The energy score for many draws, in one dimension at a time."""
+"""The energy score of many draws, estimated from one-dimensional projections."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ __all__ = ["SlicedEnergyScore"]
 
 @dataclass(frozen=True)
 class SlicedEnergyScore(Rule):
-    r"""The energy score (:math:`\beta = 1`) estimated on random lines, in :math:`O(m \log m)`, not :math:`O(m^2)`.
+    r"""The energy score (:math:`\beta = 1`) estimated on random directions, in :math:`O(m \log m)`, not :math:`O(m^2)`.
 
-    The mean of :math:`|u \cdot v|` over directions :math:`u` is :math:`c_d \|v\|` with :math:`c_d = \Gamma(\frac d2)
-    / \sqrt\pi\, \Gamma(\frac{d+1}2)`. So the score of the draws projected on a random line, divided by :math:`c_d`, is
-    an unbiased estimate of the energy score and strictly proper with it (where first moments are finite). On a line,
-    the mean distance of all pairs follows from sorting,
+    The mean of :math:`|u \cdot v|` over unit vectors :math:`u` is :math:`c_d \|v\|` with :math:`c_d = \Gamma(\frac d2)
+    / \sqrt\pi\, \Gamma(\frac{d+1}2)`. The score of the draws projected on a random direction, divided by :math:`c_d`,
+    is therefore an unbiased estimate of the energy score, and strictly proper if first moments are finite. In one
+    dimension, the mean distance over all pairs follows from sorting,
 
     .. math:: \frac{1}{m(m-1)} \sum_{i \neq j} |t_i - t_j| = \frac{2}{m(m-1)} \sum_i (2 i - m - 1)\, t_{(i)}.
 
-    With one parameter there is only one line, and the score is exactly twice the continuous ranked probability score.
-    Lines are drawn anew at every call from torch's own random numbers.
+    With one parameter there is one direction, and the score is twice the continuous ranked probability score.
+    Directions are drawn at every call from torch's global random state.
 
     Arguments:
-        slices: How many lines.
-        fair: Whether a draw is left out of the pairs with itself, which makes the estimate unbiased for every m.
+        slices: The number of directions.
+        fair: Whether pairs of a draw with itself are excluded, which makes the estimator unbiased for every m.
 
     References:
         Gneiting & Raftery, 2007, section 4.2; Rabin et al., Wasserstein Barycenter and Its Application to Texture
-        Mixing, 2011 (random lines).
+        Mixing, 2011 (random directions).
 
     Examples:
         >>> draws = torch.tensor([[[0.0]], [[2.0]]])
@@ -53,12 +53,13 @@ class SlicedEnergyScore(Rule):
 
     def __call__(self, samples: Float[Tensor, "m n *event"], theta: Float[Tensor, "n *event"]) -> Float[Tensor, " n"]:
         check(samples, theta)
-        offset = samples.flatten(2) - theta.flatten(1)  # distances do not change, and digits are kept
+        offset = samples.flatten(2) - theta.flatten(1)  # distances are the same, with less cancellation
         m, _, d = offset.shape
         factor = 1.0
         if d > 1:
-            lines = torch.randn(d, self.slices, dtype=torch.float64, device=offset.device)  # the same in any precision
-            offset = offset @ (lines / lines.norm(dim=0)).to(offset.dtype)
+            # In double precision, so that the directions do not depend on the precision of the draws.
+            normals = torch.randn(d, self.slices, dtype=torch.float64, device=offset.device)
+            offset = offset @ (normals / normals.norm(dim=0)).to(offset.dtype)
             factor = math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)
         rank = torch.arange(1 - m, m, 2, dtype=offset.dtype, device=offset.device)
         ordered = offset.transpose(0, -1).sort(-1).values  # (slices, n, m)

@@ -48,7 +48,7 @@ __all__ = [
     "Uncorrected",
 ]
 
-CLASSIFYING = 1000  # steps that a classifier is trained for at most
+CLASSIFIER_STEPS = 1000  # gradient steps of a classifier, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,4 +318,4 @@ def _numbers(theta: Any) -> np.ndarray:
 
 def _ratio(rounds: Rounds, name: str, upper: np.ndarray, lower: np.ndarray) -> Ratio:
     checkpoint = None if rounds.folder is None else rounds.folder / f"ratio-{name}.ckpt"
-    return estimate_ratio(upper, lower, seed=rounds.seed, max_steps=CLASSIFYING, checkpoint=checkpoint)
+    return estimate_ratio(upper, lower, seed=rounds.seed, max_steps=CLASSIFIER_STEPS, checkpoint=checkpoint)

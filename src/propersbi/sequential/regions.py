@@ -4,7 +4,8 @@ A region holds the points whose :math:`k`-th nearest draw is no farther than som
 
 .. math:: R = \{\theta : d_k(\theta) \le \rho\},
 
-where :math:`\rho` is a quantile of :math:`d_k` over further draws: about that share of the law lies in :math:`R`. The
+where :math:`\rho` is a quantile of :math:`d_k` over further draws: about that share of the distribution lies in
+:math:`R`. The
 distance :math:`d_k` is small where the density is high, so this is a highest-density region, of several pieces if need
 be, and one that errs on the wide side where draws are sparse.
 """
@@ -26,14 +27,14 @@ __all__ = ["Region", "TruncatedPrior"]
 
 NEIGHBOUR = 5  # its distance is less noisy than that to the nearest draw
 REFERENCES = 4000
-CELLS = 2**22  # distances held at once, 32 MB
-TRIED = 2_000_000  # prior draws after which the share of accepted ones is known well enough to judge it
-RARE = 100_000  # prior draws for one accepted one that are too many
+MAX_DISTANCES = 2**22  # distances held at once, 32 MB
+MIN_TRIED = 2_000_000  # prior draws after which the acceptance rate is known well enough
+MAX_DRAWS_PER_ACCEPTED = 100_000
 
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Where a law has its draws.
+    """Where a distribution has its draws.
 
     Arguments:
         draws: Some of them, ``(k, d)``, in units of ``center`` and ``scale``.
@@ -57,7 +58,7 @@ class Region:
 
     @classmethod
     def around(cls, theta: np.ndarray, level: float, *, within: Region | None = None) -> Region:
-        """The region that holds a share ``level`` of the law of these draws ``(n, *event)``."""
+        """The region that holds a share ``level`` of the distribution of these draws ``(n, *event)``."""
         flat = _flat(theta)
         if len(flat) < 100:
             raise InputError(f"A region is found from at least 100 draws, got {len(flat)}.")
@@ -98,7 +99,7 @@ class TruncatedPrior:
         kept: list[Any] = []
         found, tried = 0, 0
         while found < n:
-            if tried >= TRIED and tried > RARE * found:
+            if tried >= MIN_TRIED and tried > MAX_DRAWS_PER_ACCEPTED * found:
                 raise InputError(
                     f"Only {found} of {tried} draws of the prior lie where the last posterior is: "
                     "take a correction whose proposals are the posterior itself, such as ImportanceWeights."
@@ -134,7 +135,7 @@ def _distance(points: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 def _squares(points: np.ndarray, draws: np.ndarray) -> Iterator[np.ndarray]:
     """The squared distances of points ``(n, d)`` and draws ``(k, d)``, some rows ``(rows, k)`` at a time."""
-    own, step = (draws**2).sum(1), max(1, CELLS // len(draws))
+    own, step = (draws**2).sum(1), max(1, MAX_DISTANCES // len(draws))
     for start in range(0, len(points), step):
         block = points[start : start + step]
         yield (block**2).sum(1)[:, None] + own - 2 * block @ draws.T

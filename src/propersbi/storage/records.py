@@ -169,16 +169,17 @@ class RoundRecord:
     def to_json(self) -> dict[str, Any]:
         """The record as plain data, its facts beside the rest."""
         content = asdict(self)
-        return {**content, **content.pop("facts")}
+        facts = content.pop("facts")
+        return {**content, **facts}
 
     @classmethod
     def from_json(cls, data: Any, place: str = "rounds.json") -> RoundRecord:
         """The record of what :meth:`to_json` gave; entries of other names are facts."""
         if not isinstance(data, Mapping):
             raise InputError(f"'{place}' is damaged: a round must be a JSON object, got {type(data).__name__}.")
-        known = {part.name for part in fields(cls)} - {"facts"}
-        facts = {key: value for key, value in data.items() if key not in known}
-        return _record(cls, {**{key: data[key] for key in data if key in known}, "facts": facts}, place)
+        names = {part.name for part in fields(cls)} - {"facts"}
+        facts = {key: value for key, value in data.items() if key not in names}
+        return _record(cls, {**{key: data[key] for key in data if key in names}, "facts": facts}, place)
 
 
 @dataclass(frozen=True)
@@ -207,10 +208,11 @@ def _record(cls: type[Record], data: Mapping[str, Any], place: str, prefix: str 
     unknown = sorted(set(data) - set(hints))
     if unknown:
         raise InputError(f"'{place}' is damaged: it has an unknown entry '{prefix}{unknown[0]}'.")
-    missing = [part.name for part in fields(cls) if _is_required(part) and part.name not in data]  # type: ignore[arg-type]
+    given = {key: _checked(hints[key], value, place, prefix + key) for key, value in data.items()}
+    missing = [part.name for part in fields(cls) if _is_required(part) and part.name not in given]  # type: ignore[arg-type]
     if missing:
         raise InputError(f"'{place}' is damaged: '{prefix}{missing[0]}' is missing.")
-    return cls(**{key: _checked(hints[key], value, place, prefix + key) for key, value in data.items()})
+    return cls(**given)
 
 
 def _is_required(part: Field[Any]) -> bool:

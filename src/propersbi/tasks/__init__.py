@@ -1,4 +1,4 @@
-"""Benchmark tasks: a prior, a simulator, ten observations and, where one exists, a sampler of the true posterior.
+"""Benchmark tasks: problems with ten observations and, where one exists, a sampler of the true posterior.
 
 Tasks are NumPy only, so that a simulation worker need not load torch, and each is imported when it is asked for.
 
@@ -60,4 +60,5 @@ def get(name: str) -> Task:
         nearest = get_close_matches(str(name).lower(), _NAMES, n=1)
         hint = f"; did you mean '{nearest[0]}'? There are" if nearest else "; there are"
         raise InputError(f"There is no task '{name}'{hint}: {', '.join(_NAMES)}.")
-    return import_module(f"{__name__}.{name}").TASK
+    task: Task = import_module(f"{__name__}.{name}").TASK
+    return task

@@ -1,12 +1,12 @@
 r"""Bernoulli GLM: a neuron that filters a stimulus (Gonçalves et al. 2020, https://doi.org/10.7554/eLife.56261).
 
-In each of 100 bins it fires or not,
+In each of 100 time bins it spikes or not,
 
 .. math:: y_t \sim \text{Bernoulli}(1 / (1 + e^{-\psi_t})), \quad \psi = V \theta, \quad x = V^T y
 
-where :math:`\theta` is an offset and a filter of nine taps, and row :math:`t` of the design :math:`V` is
-:math:`(1, s_t, s_{t-1}, \dots, s_{t-8})` of a fixed white noise :math:`s`: thus :math:`x` is the number of spikes and
-nine sums of the stimulus before them. The prior is Gaussian: the offset has variance 2, the filter :math:`f` is smooth,
+where :math:`\theta` is an offset and a filter of nine taps, and row :math:`t` of the design matrix :math:`V` is
+:math:`(1, s_t, s_{t-1}, \dots, s_{t-8})` for a fixed white noise :math:`s`: :math:`x` is the spike count and nine
+spike-triggered sums of the stimulus. The prior is Gaussian: the offset has variance 2, the filter :math:`f` is smooth,
 
 .. math:: p(f) \propto \exp(-\tfrac12 |F f|^2), \quad F = D^2 + \text{diag}(\sqrt{0/9}, \dots, \sqrt{8/9})
 
@@ -14,15 +14,15 @@ with first differences :math:`D`. The likelihood depends on the spikes through :
 
 .. math:: p(\theta | x) \propto p(\theta) \exp(\theta \cdot x - \sum_t \log(1 + e^{\psi_t}))
 
-and is log-concave: chains with proposals around its only mode, as wide as its curvature there, draw from it.
+and is log-concave: it is sampled by chains whose proposal is centred at the mode, with the curvature at the mode.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from propersbi.tasks.reference.chains import Mixture, sample_by_chains
 from propersbi.tasks.priors import Gaussian
+from propersbi.tasks.reference.chains import StudentMixture, sample_by_chains
 from propersbi.tasks.task import Task
 from propersbi.types import InputError
 
@@ -33,8 +33,8 @@ TAPS = 9
 
 def _lagged_stimulus() -> np.ndarray:
     stimulus = np.random.RandomState(42).randn(100)
-    before = np.concatenate([np.zeros(TAPS - 1), stimulus])
-    lags = np.lib.stride_tricks.sliding_window_view(before, TAPS)[:, ::-1]
+    padded = np.concatenate([np.zeros(TAPS - 1), stimulus])
+    lags = np.lib.stride_tricks.sliding_window_view(padded, TAPS)[:, ::-1]
     return np.concatenate([np.ones((100, 1)), lags], axis=1)
 
 
@@ -60,37 +60,40 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     (1, 10)
     """
     spikes = rng.random((len(theta), len(DESIGN))) < _probability(theta)
-    return spikes @ DESIGN
+    summaries: np.ndarray = spikes @ DESIGN
+    return summaries
 
 
 def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` independent draws ``(n, 10)`` of the posterior of any observation ``(10,)``.
+    """``n`` independent draws ``(n, 10)`` from the posterior of any observation ``(10,)``.
 
     >>> x = simulate(np.zeros((1, 10)), np.random.default_rng(0))[0]
     >>> reference_posterior(x, 3, np.random.default_rng(0)).shape
     (3, 10)
     """
-    least, most = (np.maximum(sign * DESIGN, 0).sum(0) for sign in (-1, 1))
-    if np.any((x < -least - 1e-3) | (x > most + 1e-3)):
-        raise InputError(f"The observation is impossible under this task: no spikes make the summaries {x}.")
-    mode, curvature = _climb(x)
+    lower, upper = -np.maximum(-DESIGN, 0).sum(0), np.maximum(DESIGN, 0).sum(0)
+    if np.any((x < lower - 1e-3) | (x > upper + 1e-3)):
+        raise InputError(f"The observation is impossible under this task: no spike train has the summaries {x}.")
+    mode, curvature = _find_mode(x)
     root = 1.15 * np.linalg.cholesky(np.linalg.inv(curvature))
-    proposal = Mixture(mode[None], root[None], freedom=10)
+    proposal = StudentMixture(mode[None], root[None], freedom=10)
     return sample_by_chains(lambda theta: _log_density(theta, x), proposal, n, rng)
 
 
 def _probability(theta: np.ndarray) -> np.ndarray:
-    """Of a spike in each bin; written so that nothing overflows."""
-    return 0.5 + 0.5 * np.tanh(0.5 * theta @ DESIGN.T)
+    """The probability of a spike in each bin, in a form that does not overflow."""
+    probability: np.ndarray = 0.5 + 0.5 * np.tanh(0.5 * theta @ DESIGN.T)
+    return probability
 
 
 def _log_density(theta: np.ndarray, x: np.ndarray) -> np.ndarray:
-    prior = -0.5 * ((theta @ PRECISION) * theta).sum(1)
-    return prior + theta @ x - np.logaddexp(0, theta @ DESIGN.T).sum(1)
+    log_prior = -0.5 * ((theta @ PRECISION) * theta).sum(1)
+    log_posterior: np.ndarray = log_prior + theta @ x - np.logaddexp(0, theta @ DESIGN.T).sum(1)
+    return log_posterior
 
 
-def _climb(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mode and the curvature there, by Newton's steps, halved until they lead upwards."""
+def _find_mode(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mode and the curvature at the mode, by Newton's method with step halving."""
     theta = np.zeros((1, 1 + TAPS))
     for _ in range(100):
         probability = _probability(theta)[0]

@@ -1,16 +1,16 @@
-r"""The noisy camera: a sharp image, from one that was counted photon by photon and then blurred (Ramesh et al. 2022).
+r"""The noisy camera: a sharp image, from one with Poisson noise and blur (Ramesh et al. 2022).
 
-An image :math:`\theta` of 28 x 28 pixels between 0 and 1 is seen as
+An image :math:`\theta` of 28 x 28 pixels between 0 and 1 is observed as
 
 .. math:: x = G_\sigma * \mathrm{clip}\big(\mathrm{Poisson}(N \theta) / N,\, 0,\, 1\big), \qquad
           N = 2^{\lceil \log_2 k \rceil},
 
-where :math:`k` is the number of different grey values, of 256, in the image and :math:`G_\sigma` a Gaussian of three
-pixels, reflected at the edges. The noise comes first and is blurred like the image: nothing hides the blurred detail
-but the rounding of single-precision numbers.
+where :math:`k` is the number of distinct grey values, of 256, in the image, and :math:`G_\sigma` is a Gaussian kernel
+of three pixels, with reflection at the edges. The noise is added before the blur, so that only the rounding of
+single-precision numbers hides the blurred detail.
 
-The prior is one of handwriting: EMNIST, if the folder of its files is given (``PROPERSBI_EMNIST``), else letters and
-digits from fonts, distorted (:mod:`propersbi.tasks.images.glyphs`).
+The prior is EMNIST if the environment variable ``PROPERSBI_EMNIST`` names the folder of its files, and distorted
+letters and digits rendered from fonts (:mod:`propersbi.tasks.images.glyphs`) otherwise.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from propersbi.problem import Settings
 from propersbi.tasks.images.glyphs import SIDE, Glyphs
 from propersbi.tasks.images.idx import IdxImages
 from propersbi.tasks.task import Task
@@ -27,12 +28,12 @@ from propersbi.types import Prior
 
 __all__ = ["TASK", "make_task", "simulate"]
 
-BLUR, REACH = 3.0, 12  # pixels: standard deviation, and how far it is followed
-FOLDER = "PROPERSBI_EMNIST"
+BLUR, BLUR_RADIUS = 3.0, 12  # pixels: the standard deviation and the truncation of the kernel
+FOLDER_VARIABLE = "PROPERSBI_EMNIST"
 
 
 def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """What the camera sees, ``(n, 28, 28)``, of images ``(n, 28, 28)``.
+    """Noisy, blurred images ``(n, 28, 28)`` of images ``(n, 28, 28)``.
 
     >>> simulate(np.ones((1, 28, 28)), np.random.default_rng(0)).shape
     (1, 28, 28)
@@ -40,48 +41,48 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     image = np.clip(np.asarray(theta, dtype=np.float32), 0, 1)
     level = _photons(image)[:, None, None]
     counts = np.zeros(image.shape, np.float32)
-    lit = image > 0  # darkness needs no random numbers
-    counts[lit] = rng.poisson((image * level)[lit])
-    blur = blurring(image.shape[1])
-    return blur @ np.clip(counts / level, 0, 1) @ blurring(image.shape[2]).T
+    nonzero = image > 0  # the noise of black pixels is zero
+    counts[nonzero] = rng.poisson((image * level)[nonzero])
+    rows, columns = blurring(image.shape[1]), blurring(image.shape[2])
+    blurred: np.ndarray = rows @ np.clip(counts / level, 0, 1) @ columns.T
+    return blurred
 
 
 def _photons(image: np.ndarray) -> np.ndarray:
-    """How many photons make a pixel white, ``(n,)``: the power of two next to the number of grey values.
+    """The number of photons of a white pixel, ``(n,)``: the number of grey values, rounded up to a power of two.
 
-    Grey values are those of images in bytes: draws of a posterior, which lie between them, are as noisy as images are.
+    Images are rounded to 256 grey values, so that posterior draws, which are continuous, get the same noise.
     """
     ordered = np.sort(np.rint(255 * image).astype(np.uint8).reshape(len(image), -1), axis=1)
-    values = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(1)
-    return np.exp2(np.ceil(np.log2(values))).astype(np.float32)
+    num_values = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(1)
+    photons: np.ndarray = np.exp2(np.ceil(np.log2(num_values))).astype(np.float32)
+    return photons
 
 
 @cache
 def blurring(size: int) -> np.ndarray:
-    """The matrix ``(size, size)`` that blurs along one axis; what leaves at an end comes back reflected.
+    """The matrix ``(size, size)`` that blurs along one axis, with reflection at both ends.
 
     >>> np.allclose(blurring(28).sum(1), 1)
     True
     """
-    reach = np.arange(-REACH, REACH + 1)
-    weight = np.exp(-0.5 * (reach / BLUR) ** 2)
-    place = (np.arange(size)[:, None] + reach) % (2 * size)
+    offset = np.arange(-BLUR_RADIUS, BLUR_RADIUS + 1)
+    weight = np.exp(-0.5 * (offset / BLUR) ** 2)
+    row = np.arange(size)[:, None]
+    position = (row + offset) % (2 * size)
+    column = np.where(position < size, position, 2 * size - 1 - position)
     matrix = np.zeros((size, size))
-    np.add.at(
-        matrix,
-        (np.arange(size)[:, None], np.where(place < size, place, 2 * size - 1 - place)),
-        weight / weight.sum(),
-    )
+    np.add.at(matrix, (row, column), weight / weight.sum())
     return matrix.astype(np.float32)
 
 
 def make_task(folder: str | None = None) -> Task:
-    """The task with the images of a folder of EMNIST's files, or with drawn letters if there is none.
+    """The task with the images in a folder of EMNIST files, or with rendered letters if none is given.
 
     >>> make_task().prior.sample(2, np.random.default_rng(0)).shape
     (2, 28, 28)
     """
-    prior, fresh = (IdxImages(folder, "train"), IdxImages(folder, "test")) if folder else (Glyphs(), Glyphs())
+    prior, test_prior = (IdxImages(folder, "train"), IdxImages(folder, "test")) if folder else (Glyphs(), Glyphs())
     return Task(
         name="camera",
         description="Noisy camera: a letter or digit of 28 x 28 pixels from its noisy, blurred image",
@@ -90,17 +91,18 @@ def make_task(folder: str | None = None) -> Task:
         parameter_names=tuple(f"pixel_{row}_{column}" for row in range(SIDE) for column in range(SIDE)),
         theta_shape=(SIDE, SIDE),
         x_shape=(SIDE, SIDE),
-        test_prior=fresh,
-        pair=partial(_known, fresh),
-        quick={"simulations": 20_000, "test": 300, "draws": 100, "training": {"time_limit": 240.0, "max_steps": 5000}},
+        test_prior=test_prior,
+        pair=partial(_observation_pair, test_prior),
+        settings=Settings(simulations=20_000, test=300, num_samples=100),
+        training={"time_limit": 240.0, "max_steps": 5000},
     )
 
 
-def _known(prior: Prior, i: int) -> tuple[np.ndarray, np.ndarray]:
-    """True image and observation ``i``."""
+def _observation_pair(prior: Prior, i: int) -> tuple[np.ndarray, np.ndarray]:
+    """The true image and the data of observation ``i``."""
     rng = np.random.default_rng([i, SIDE])
     theta = prior.sample(1, rng)
     return theta[0], simulate(theta, rng)[0]
 
 
-TASK = make_task(os.environ.get(FOLDER))
+TASK = make_task(os.environ.get(FOLDER_VARIABLE))

@@ -1,4 +1,4 @@
-r"""Gaussian Linear: the mean of a Gaussian law under a Gaussian prior, in ten dimensions.
+r"""Gaussian Linear: the mean of a Gaussian distribution under a Gaussian prior, in ten dimensions.
 
 .. math:: x \sim N(\theta, 0.1 I), \quad \theta \sim N(0, 0.1 I) \quad\Rightarrow\quad
     \theta | x \sim N(x / 2, 0.05 I)
@@ -27,7 +27,7 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` exact, independent draws ``(n, 10)`` of the posterior of any observation ``(10,)``.
+    """``n`` exact, independent draws ``(n, 10)`` from the posterior of any observation ``(10,)``.
 
     >>> reference_posterior(np.zeros(10), 3, np.random.default_rng(0)).shape
     (3, 10)

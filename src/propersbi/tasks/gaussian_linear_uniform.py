@@ -1,8 +1,8 @@
-r"""Gaussian Linear Uniform: the mean of a Gaussian law in ten dimensions, confined to a box.
+r"""Gaussian Linear Uniform: the mean of a Gaussian distribution under a uniform prior, in ten dimensions.
 
 .. math:: x \sim N(\theta, 0.1 I), \quad \theta \sim U(-1, 1)^{10}
 
-The posterior is :math:`N(x, 0.1 I)` cut off at the box: its coordinates are independent truncated normals.
+The posterior is :math:`N(x, 0.1 I)` truncated to the box: its coordinates are independent truncated normals.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from propersbi.tasks.priors import BoxUniform
-from propersbi.tasks.task import Task
 from propersbi.tasks.reference.truncation import sample_between
+from propersbi.tasks.task import Task
 
 __all__ = ["TASK"]
 
@@ -29,7 +29,7 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` exact, independent draws ``(n, 10)`` of the posterior of any observation ``(10,)``.
+    """``n`` exact, independent draws ``(n, 10)`` from the posterior of any observation ``(10,)``.
 
     >>> reference_posterior(np.full(10, 100.0), 3, np.random.default_rng(0)).min().round(1)
     np.float64(1.0)

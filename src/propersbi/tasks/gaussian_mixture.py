@@ -1,10 +1,10 @@
-r"""Gaussian Mixture: a wide and a narrow law around the same mean (Sisson et al. 2007,
-https://doi.org/10.1073/pnas.0607208104), each row of data from one of the two.
+r"""Gaussian Mixture: a wide and a narrow Gaussian with the same mean (Sisson et al. 2007,
+https://doi.org/10.1073/pnas.0607208104), one of which generates the data.
 
 .. math:: x \sim \tfrac12 N(\theta, I) + \tfrac12 N(\theta, 0.01 I), \quad \theta \sim U(-10, 10)^2
 
-The posterior is :math:`\tfrac12 N(x, I) + \tfrac12 N(x, 0.01 I)` cut off at the box. A component then weighs as much as
-it has mass inside, and given the component coordinates are independent truncated normals.
+The posterior is :math:`\tfrac12 N(x, I) + \tfrac12 N(x, 0.01 I)` truncated to the box. The weight of a component is
+proportional to its mass inside, and given the component, coordinates are independent truncated normals.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from math import exp
 import numpy as np
 
 from propersbi.tasks.priors import BoxUniform
-from propersbi.tasks.task import Task
 from propersbi.tasks.reference.truncation import log_mass_between, sample_between
+from propersbi.tasks.task import Task
 
 __all__ = ["TASK"]
 
-EDGE = 10.0
+BOUND = 10.0
 SCALES = (1.0, 0.1)
-PRIOR = BoxUniform([-EDGE, -EDGE], [EDGE, EDGE])
+PRIOR = BoxUniform([-BOUND, -BOUND], [BOUND, BOUND])
 
 
 def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -34,21 +34,21 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` exact, independent draws ``(n, 2)`` of the posterior of any observation ``(2,)``.
+    """``n`` exact, independent draws ``(n, 2)`` from the posterior of any observation ``(2,)``.
 
     >>> reference_posterior(np.array([-9.5, -1.5]), 3, np.random.default_rng(0)).shape
     (3, 2)
     """
-    wide = rng.binomial(n, _probability_of_wide(x))
-    parts = []
-    for scale, size in zip(SCALES, (wide, n - wide), strict=True):
+    num_wide = rng.binomial(n, _probability_of_wide(x))
+    components = []
+    for scale, size in zip(SCALES, (num_wide, n - num_wide), strict=True):
         if size:
-            parts.append(np.stack([sample_between(-EDGE, EDGE, mean, scale, size, rng) for mean in x], axis=1))
-    return rng.permutation(np.concatenate(parts))
+            components.append(np.stack([sample_between(-BOUND, BOUND, mean, scale, size, rng) for mean in x], axis=1))
+    return rng.permutation(np.concatenate(components))
 
 
 def _probability_of_wide(x: np.ndarray) -> float:
-    wide, narrow = (sum(log_mass_between(-EDGE, EDGE, float(mean), scale) for mean in x) for scale in SCALES)
+    wide, narrow = (sum(log_mass_between(-BOUND, BOUND, float(mean), scale) for mean in x) for scale in SCALES)
     return 1 / (1 + exp(narrow - wide))
 
 

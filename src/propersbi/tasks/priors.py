@@ -46,7 +46,8 @@ class BoxUniform:
         """Whether each row lies in the box, ``(n,)``."""
         theta = np.asarray(theta)
         event = tuple(range(1, theta.ndim))
-        return ((theta >= self.lower) & (theta <= self.upper)).all(event)
+        inside: np.ndarray = ((theta >= self.lower) & (theta <= self.upper)).all(event)
+        return inside
 
     def log_prob(self, theta: Array) -> np.ndarray:
         """The log density of each row, ``(n,)``: a constant in the box and minus infinity outside."""
@@ -55,7 +56,7 @@ class BoxUniform:
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """Jointly Gaussian parameters, ``(p,)``, of this mean ``(p,)`` and covariance ``(p, p)``.
+    """Jointly Gaussian parameters ``(p,)`` with mean ``(p,)`` and covariance ``(p, p)``.
 
     >>> prior = Gaussian([0, 1], [[4, 0], [0, 1]])
     >>> prior.sample(3, np.random.default_rng(0)).shape
@@ -70,18 +71,21 @@ class Gaussian:
     def __post_init__(self) -> None:
         _freeze(self, mean=np.array(self.mean, float), covariance=np.array(self.covariance, float))
         if self.mean.ndim != 1 or self.covariance.shape != 2 * self.mean.shape:
-            raise InputError(f"A mean of shape {self.mean.shape} has no covariance of shape {self.covariance.shape}.")
+            raise InputError(f"'mean' of shape {self.mean.shape} does not fit a covariance of {self.covariance.shape}.")
         if not (np.array_equal(self.covariance, self.covariance.T) and np.linalg.eigvalsh(self.covariance).min() > 0):
-            raise InputError("'covariance' must be symmetric and positive definite.")
+            values = f"{self.covariance.tolist()}"
+            raise InputError(f"'covariance' must be symmetric and positive definite, got {values:.80}.")
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """``n`` independent draws, ``(n, p)``."""
-        return self.mean + rng.standard_normal((n, len(self.mean))) @ self._root.T
+        draws: np.ndarray = self.mean + rng.standard_normal((n, len(self.mean))) @ self._root.T
+        return draws
 
     def log_prob(self, theta: Array) -> np.ndarray:
         """The log density of each row, ``(n,)``."""
         z = np.linalg.solve(self._root, (np.asarray(theta) - self.mean).T)
-        return _log_normal_density(z.T) - np.log(self._root.diagonal()).sum()
+        log_density: np.ndarray = _log_standard_normal(z.T) - np.log(self._root.diagonal()).sum()
+        return log_density
 
     @cached_property
     def _root(self) -> np.ndarray:
@@ -90,7 +94,7 @@ class Gaussian:
 
 @dataclass(frozen=True, eq=False)
 class LogNormal:
-    """Independent positive parameters, ``(p,)``, whose logarithms are Gaussian: mean ``loc``, deviation ``scale``.
+    """Independent log-normal parameters ``(p,)``: the logarithms have mean ``loc`` and standard deviation ``scale``.
 
     >>> prior = LogNormal([0, 1], 0.5)
     >>> prior.sample(3, np.random.default_rng(0)).shape
@@ -121,24 +125,27 @@ class LogNormal:
         return self.from_normal(rng.standard_normal((n, *self.loc.shape)))
 
     def from_normal(self, z: np.ndarray) -> np.ndarray:
-        """Standard normal numbers made parameters."""
-        return np.exp(self.loc + self.scale * z)
+        """Parameters from standard normal variables."""
+        theta: np.ndarray = np.exp(self.loc + self.scale * z)
+        return theta
 
     def log_prob(self, theta: Array) -> np.ndarray:
         """The log density of each row, ``(n,)``: minus infinity unless all parameters are positive."""
         theta = np.asarray(theta, dtype=float)
         positive = (theta > 0).all(1)
         log_theta = np.log(np.where(positive[:, None], theta, 1.0))
-        density = _log_normal_density((log_theta - self.loc) / self.scale) - np.log(self.scale).sum() - log_theta.sum(1)
-        return np.where(positive, density, -np.inf)
+        z = (log_theta - self.loc) / self.scale
+        log_density = _log_standard_normal(z) - np.log(self.scale).sum() - log_theta.sum(1)
+        return np.where(positive, log_density, -np.inf)
 
 
-def _log_normal_density(z: np.ndarray) -> np.ndarray:
-    return -0.5 * (z**2 + np.log(2 * np.pi)).sum(1)
+def _log_standard_normal(z: np.ndarray) -> np.ndarray:
+    log_density: np.ndarray = -0.5 * (z**2 + np.log(2 * np.pi)).sum(1)
+    return log_density
 
 
 def _freeze(prior: object, **values: np.ndarray) -> None:
-    """Set read-only copies: a prior is shared, and nobody may change it behind another's back."""
+    """Set read-only copies, since priors are shared."""
     for name, value in values.items():
         value = value.copy()
         value.flags.writeable = False

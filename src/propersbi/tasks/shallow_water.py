@@ -1,13 +1,13 @@
-r"""Shallow water: the depth profile of a basin, from a wave seen in frequencies (Ramesh et al. 2022).
+r"""Shallow water: the depth profile of a basin, from the spectrum of a wave (Ramesh et al. 2022).
 
-The depth :math:`d` at 100 points, 10 km apart, is a Gaussian process. A bump of water at one end runs through the basin
-for 100 hours, by the one-dimensional shallow-water equations with bottom drag,
+The depth :math:`d` at 100 points, 10 km apart, is a Gaussian process. An initial bump at one end propagates through the
+basin for 100 hours according to the one-dimensional shallow-water equations with bottom drag,
 
 .. math:: \partial_t u = -g\, \partial_x \zeta - c_d\, u |u| / h, \qquad
           \partial_t \zeta = -\partial_x (h u), \qquad h = d + \zeta,
 
-solved half implicitly in steps of five minutes. What is observed are the real and imaginary parts of the Fourier
-transform of the surface in time and space, with noise.
+solved by a semi-implicit scheme with time steps of five minutes. The observation is the Fourier transform of the
+surface in time and space, real and imaginary part, with additive noise.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.fft import fft2, ifft2
 
+from propersbi.problem import Noise, Settings
 from propersbi.tasks.task import Task
 from propersbi.types import InputError
 
@@ -33,15 +34,15 @@ __all__ = [
 ]
 
 POINTS, HOURS = 100, 100
-STEP, SPACING, GRAVITY, DRAG, IMPLICIT = 300.0, 10_000.0, 9.81, 1e-3, 0.5
-WET, WALL, BUMP = 0.1, -10.0, 0.1  # metres: wet from this depth on; both ends are dry land; the wave at the start
+TIME_STEP, SPACING, GRAVITY, DRAG, IMPLICITNESS = 300.0, 10_000.0, 9.81, 1e-3, 0.5
+WET, LAND, BUMP = 0.1, -10.0, 0.1  # metres: the depth above which a point is wet, of both ends, of the initial wave
 NOISE = 0.25
-SWEEPS = 5  # each brings the heights more than ten times closer to the solution: to 1e-5 metres
-ROWS = 250  # profiles at once: what a processor's cache holds
+JACOBI_SWEEPS = 5  # each reduces the error more than tenfold, to 1e-5 metres in the end
+MAX_PROFILES_PER_BLOCK = 250  # a block fits the processor cache
 
 
 class Profile:
-    """Depth profiles: a Gaussian process of mean 10 m, standard deviation sqrt(15) m and a length of ten points.
+    """Depth profiles: a Gaussian process of mean 10 m, standard deviation sqrt(15) m and length scale of ten points.
 
     >>> PRIOR.sample(3, np.random.default_rng(0)).shape
     (3, 100)
@@ -50,18 +51,20 @@ class Profile:
     mean, variance, length = 10.0, 15.0, 10.0
 
     def __init__(self) -> None:
-        apart = np.subtract.outer(np.arange(POINTS), np.arange(POINTS))
-        values, vectors = np.linalg.eigh(self.variance * np.exp(-(apart**2) / (2 * self.length**2)))
-        # Most directions have no variance but rounding, of either sign.
+        distance = np.subtract.outer(np.arange(POINTS), np.arange(POINTS))
+        values, vectors = np.linalg.eigh(self.variance * np.exp(-(distance**2) / (2 * self.length**2)))
+        # Most eigenvalues are zero up to rounding, and may be negative.
         self._root = (vectors * np.sqrt(np.clip(values, 0, None)))[:, ::-1]
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """``n`` profiles ``(n, 100)``."""
-        return self.mean + rng.normal(size=(n, POINTS)) @ self._root.T
+        depth: np.ndarray = self.mean + rng.normal(size=(n, POINTS)) @ self._root.T
+        return depth
 
     def directions(self, k: int) -> np.ndarray:
-        """The ``k`` main directions of variation ``(100, k)``, each as long as its standard deviation."""
-        return self._root[:, :k]
+        """The ``k`` leading principal directions ``(100, k)``, each scaled by its standard deviation."""
+        directions: np.ndarray = self._root[:, :k]
+        return directions
 
 
 PRIOR = Profile()
@@ -76,12 +79,13 @@ def surface(depth: np.ndarray, hours: int = HOURS, dtype: type[np.floating] = np
     depth = np.asarray(depth)
     if depth.ndim != 2 or depth.shape[1] != POINTS:
         raise InputError(f"Depth profiles must have shape (n, {POINTS}), got {depth.shape}.")
-    parts = [_surface(depth[start : start + ROWS].astype(dtype), hours) for start in range(0, len(depth), ROWS)]
-    return np.concatenate(parts) if parts else np.zeros((0, hours + 1, POINTS), dtype)
+    size = MAX_PROFILES_PER_BLOCK
+    blocks = [_solve(depth[start : start + size].astype(dtype), hours) for start in range(0, len(depth), size)]
+    return np.concatenate(blocks) if blocks else np.zeros((0, hours + 1, POINTS), dtype)
 
 
 def observe(height: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Noisy spectra ``(n, 2, 100, 100)`` of surfaces ``(n, 101, 100)``, without the zero frequency in time."""
+    """Noisy spectra ``(n, 2, 100, 100)`` of surfaces ``(n, 101, 100)``, without the zero temporal frequency."""
     x = rng.standard_normal((len(height), 2, HOURS, POINTS), dtype=np.float32)
     x *= np.float32(NOISE)
     return _add_spectrum(height, x)
@@ -95,12 +99,12 @@ def _add_spectrum(height: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def simulate_without_noise(theta: np.ndarray) -> np.ndarray:
-    """Data ``(n, 2, 100, 100)`` as they would be without noise, which is Gaussian and independent, of size 0.25."""
+    """Data ``(n, 2, 100, 100)`` without the noise, which is independent and Gaussian with standard deviation 0.25."""
     return _add_spectrum(surface(theta), np.zeros((len(theta), 2, HOURS, POINTS), np.float32))
 
 
 def add_noise(x: Any) -> Any:
-    """The noise, drawn by torch: for training on data without it."""
+    """Add noise to a torch tensor, for training on data without noise."""
     return x + NOISE * x.new_empty(x.shape).normal_()
 
 
@@ -110,68 +114,71 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def heights(x: np.ndarray) -> np.ndarray:
-    """What data ``(n, 2, 100, 100)`` show of the surface, ``(n, 101, 100)``: in noise, less its mean over time."""
+    """The noisy surface ``(n, 101, 100)``, minus its mean over time, from data ``(n, 2, 100, 100)``."""
     spectrum = np.zeros((len(x), HOURS + 1, POINTS), np.complex64)
     spectrum[:, 1:].real, spectrum[:, 1:].imag = x[:, 0], x[:, 1]
-    return ifft2(spectrum).real
+    height: np.ndarray = ifft2(spectrum).real
+    return height
 
 
-def _surface(depth: np.ndarray, hours: int) -> np.ndarray:
-    """Points come first and profiles last, so that every operation is on long vectors."""
+def _solve(depth: np.ndarray, hours: int) -> np.ndarray:
+    """The surface; points are the first and profiles the last axis, so that operations are vectorised."""
     bottom, number = depth.T.copy(order="C"), depth.dtype.type
-    bottom[0] = bottom[-1] = WALL
+    bottom[0] = bottom[-1] = LAND
     wet = bottom > WET
-    through = wet[:-1] & wet[1:]  # faces between two wet points
+    is_open = wet[:-1] & wet[1:]  # faces between two wet points
     height = np.zeros_like(bottom)
     height[1] = BUMP
     speed = np.zeros_like(bottom[1:])
     water = bottom + height
     heights = [height.copy()]
-    push, coupling = number(STEP * GRAVITY / SPACING), number((STEP * IMPLICIT / SPACING) ** 2 * GRAVITY)
-    for step in range(1, hours * int(3600 / STEP) + 1):
-        column = np.where(through, (water[:-1] + water[1:]) / 2, number(1))
-        drag = number(STEP * DRAG) * speed * np.abs(speed) / column
-        ahead = through * (speed - drag - number(1 - IMPLICIT) * push * np.diff(height, axis=0))
-        flow = number(STEP / SPACING) * column * (number(1 - IMPLICIT) * speed + number(IMPLICIT) * ahead)
+    pressure = number(TIME_STEP * GRAVITY / SPACING)
+    coupling = number((TIME_STEP * IMPLICITNESS / SPACING) ** 2 * GRAVITY)
+    for step in range(1, hours * int(3600 / TIME_STEP) + 1):
+        column = np.where(is_open, (water[:-1] + water[1:]) / 2, number(1))
+        drag = number(TIME_STEP * DRAG) * speed * np.abs(speed) / column
+        explicit = is_open * (speed - drag - number(1 - IMPLICITNESS) * pressure * np.diff(height, axis=0))
+        mean_speed = number(1 - IMPLICITNESS) * speed + number(IMPLICITNESS) * explicit
+        flow = number(TIME_STEP / SPACING) * column * mean_speed
         target = height.copy()
         target[:-1] -= flow
         target[1:] += flow
-        height = _solved(height, target, coupling * column * through)
-        speed = ahead - through * (number(IMPLICIT) * push * np.diff(height, axis=0))
+        height = _solve_implicit(height, target, coupling * column * is_open)
+        speed = explicit - is_open * (number(IMPLICITNESS) * pressure * np.diff(height, axis=0))
         water = bottom + height
-        if step % int(3600 / STEP) == 0:
+        if step % int(3600 / TIME_STEP) == 0:
             heights.append(height.copy())
     return np.stack(heights).transpose(2, 0, 1)
 
 
-def _solved(guess: np.ndarray, target: np.ndarray, face: np.ndarray) -> np.ndarray:
-    """Heights that, with what flows through the faces to their neighbours, make the target; by sweeps.
+def _solve_implicit(guess: np.ndarray, target: np.ndarray, face: np.ndarray) -> np.ndarray:
+    """The tridiagonal system of the implicit step, with off-diagonal entries ``-face``, by Jacobi iteration.
 
     Dry points have no open face and keep their height.
     """
-    share = np.ones_like(target)
-    share[:-1] += face
-    share[1:] += face
-    np.reciprocal(share, out=share)
-    height, part = guess, np.empty_like(face)
-    for _ in range(SWEEPS):
-        better = target.copy()
-        better[:-1] += np.multiply(face, height[1:], out=part)
-        better[1:] += np.multiply(face, height[:-1], out=part)
-        better *= share
-        height = better
+    inverse_diagonal = np.ones_like(target)
+    inverse_diagonal[:-1] += face
+    inverse_diagonal[1:] += face
+    np.reciprocal(inverse_diagonal, out=inverse_diagonal)
+    height, buffer = guess, np.empty_like(face)
+    for _ in range(JACOBI_SWEEPS):
+        update = target.copy()
+        update[:-1] += np.multiply(face, height[1:], out=buffer)
+        update[1:] += np.multiply(face, height[:-1], out=buffer)
+        update *= inverse_diagonal
+        height = update
     return height
 
 
 def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` draws ``(n, 100)`` of the true posterior of one observation, by chains: a minute or two."""
+    """``n`` draws ``(n, 100)`` from the true posterior of one observation, by chains; takes a minute or two."""
     from propersbi.tasks.tomography import sample_posterior
 
     return sample_posterior(x, n, rng)
 
 
-def _known(i: int) -> tuple[np.ndarray, np.ndarray]:
-    """True profile and observation ``i``."""
+def _observation_pair(i: int) -> tuple[np.ndarray, np.ndarray]:
+    """The true profile and the data of observation ``i``."""
     rng = np.random.default_rng([i, POINTS])
     depth = PRIOR.sample(1, rng)
     return depth[0], simulate(depth, rng)[0]
@@ -186,26 +193,14 @@ TASK = Task(
     theta_shape=(POINTS,),
     x_shape=(2, HOURS, POINTS),
     posterior=reference_posterior,
-    pair=_known,
-    parts=(simulate_without_noise, add_noise),
+    pair=_observation_pair,
+    noise=Noise(noiseless=simulate_without_noise, add=add_noise),
     view=heights,
-    quick={
-        "half": True,
-        "simulations": 10_000,
-        "test": 300,
-        "draws": 250,
-        "reference": 0,
-        "training": {
-            "time_limit": 300.0,
-            "max_steps": 5000,
-            "rule": {"class": "EnergyScore", "beta": 1.0},
-            "network": {
-                "class": "FieldGenerator",
-                "theta_shape": [POINTS],
-                "x_shape": [2, HOURS, POINTS],
-                "spectrum": True,
-                "lost": 1,
-            },
-        },
+    settings=Settings(simulations=10_000, test=300, num_samples=250, reference_samples=0, half_precision=True),
+    training={
+        "time_limit": 300.0,
+        "max_steps": 5000,
+        "rule": {"class": "EnergyScore", "beta": 1.0},
+        "network": {"class": "Factory", "name": "FieldGenerator", "options": {"spectrum": True, "lost": 1}},
     },
 )

@@ -1,11 +1,12 @@
-r"""SLCP with distractors: the eight numbers of :mod:`~propersbi.tasks.slcp` hidden among 92 that say nothing.
+r"""SLCP with distractors: the eight data of :mod:`~propersbi.tasks.slcp` among 92 that are not informative.
 
 .. math:: x = P (y, d), \quad y \sim \text{SLCP}(\theta), \quad d \sim \tfrac1{20} \sum_{k=1}^{20} t_2(m_k, L_k L_k^T)
 
-The distractors :math:`d` are one draw of a fixed mixture of t laws with two degrees of freedom in 92 dimensions:
-:math:`m_k \sim N(0, 15^2 I)` and :math:`L_k / 3` is lower triangular with :math:`N(0, 1)` entries, to which log-normal
-ones are added on the diagonal. :math:`P` is a fixed permutation. Locations, triangles and permutation are drawn from
-NumPy's legacy stream of seed 42, in this order, and so are those of sbibm. The posterior is SLCP's of :math:`y`.
+The distractors :math:`d` are one draw from a fixed mixture of t distributions with two degrees of freedom in 92
+dimensions: :math:`m_k \sim N(0, 15^2 I)`, and :math:`L_k / 3` is lower triangular with :math:`N(0, 1)` entries, plus
+log-normal ones on the diagonal. :math:`P` is a fixed permutation. Locations, triangular matrices and permutation are
+drawn, as in sbibm, from NumPy's legacy generator with seed 42, in this order. The posterior is that of SLCP given
+:math:`y`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` exact, independent draws ``(n, 5)`` of the posterior of any observation ``(100,)``.
+    """``n`` exact, independent draws ``(n, 5)`` from the posterior of any observation ``(100,)``.
 
     >>> x = simulate(np.ones((1, 5)), np.random.default_rng(0))[0]
     >>> reference_posterior(x, 3, np.random.default_rng(0)).shape
@@ -42,7 +43,7 @@ def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.n
 
 
 def hide(informative: np.ndarray, distractors: np.ndarray) -> np.ndarray:
-    """Both ``(n, 8)`` and ``(n, 92)`` in the order of the data, ``(n, 100)``.
+    """Informative data ``(n, 8)`` and distractors ``(n, 92)`` in the order of the observation, ``(n, 100)``.
 
     >>> np.flatnonzero(hide(np.ones((1, 8)), np.zeros((1, 92))))
     array([16, 21, 22, 23, 33, 42, 67, 90])
@@ -52,7 +53,7 @@ def hide(informative: np.ndarray, distractors: np.ndarray) -> np.ndarray:
 
 
 def find(x: np.ndarray) -> np.ndarray:
-    """SLCP's eight numbers among the hundred of one observation."""
+    """The eight informative values among the hundred of one observation."""
     _, _, permutation = _constants()
     return x[permutation.argsort()[:INFORMATIVE]]
 
@@ -69,7 +70,7 @@ def _draw_distractors(n: int, rng: np.random.Generator) -> np.ndarray:
 
 @cache
 def _constants() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The mixture's locations ``(20, 92)`` and roots of scales ``(20, 92, 92)``, and the permutation ``(100,)``."""
+    """The locations ``(20, 92)`` and roots of scale matrices ``(20, 92, 92)``, and the permutation ``(100,)``."""
     stream = np.random.RandomState(42)
     locations = 15 * stream.standard_normal((COMPONENTS, DISTRACTORS))
     roots = np.empty((COMPONENTS, DISTRACTORS, DISTRACTORS))

@@ -1,4 +1,4 @@
-"""What a task is: a prior, a simulator, ten fixed observations and perhaps a sampler of the true posterior.
+"""What a task is: a problem with ten fixed observations and perhaps a sampler of the true posterior.
 
 The observations and the parameters that made them are those of sbibm 1.1.0 (Lueckmann et al. 2021,
 https://arxiv.org/abs/2101.04653), where it has the task, so that results can be compared with published ones.
@@ -7,7 +7,7 @@ https://arxiv.org/abs/2101.04653), where it has the task, so that results can be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -15,34 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from propersbi.types import Array, InputError, Prior
+from propersbi.problem import Problem, ReferenceSampler
+from propersbi.types import Array, InputError, Simulator
 
 __all__ = ["Task"]
 
 COUNT = 10  # observations of each task
 
 
-@dataclass(frozen=True)
-class Task:
-    """A benchmark with a known answer.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task(Problem):
+    """A benchmark with a known answer. Takes the arguments of :class:`~propersbi.problem.Problem` and its own.
 
     Arguments:
-        name: The name by which :func:`propersbi.tasks.get` finds it.
         description: One line for people.
-        prior: The prior; one with bounds describes its support by ``lower`` and ``upper``.
-        simulator: ``(theta (n, *theta_shape), rng) -> x (n, *x_shape)``.
-        parameter_names: One name per parameter.
         theta_shape: The shape of one set of parameters.
         x_shape: The shape of one observation.
         posterior: ``(x (*x_shape), n, rng) -> (n, *theta_shape)``, independent draws of the true posterior.
         pair: ``(i) -> (theta, x)``, the true parameters and the data of observation ``i``, where they are not sbibm's.
-        test_prior: The prior of fresh test pairs, where the prior is a finite set of examples.
-        parts: Where the last part of the simulator is independent noise: ``theta -> x`` without it, and ``x -> x`` on
-            torch tensors, which adds it. Training draws it anew for every batch.
-        view: ``(x (n, *x_shape)) -> (n, *shape)``, what to show of data that people cannot read as they are.
-        quick: What ``propersbi run`` does unless told otherwise, as plain data: ``simulations``, ``test``, ``draws``,
-            ``reference`` (draws of the true posterior), ``half`` (precision on disk) and, under ``training``, options
-            of :func:`propersbi.fit`.
+
+    The simulator takes ``(theta (n, *theta_shape), rng)``; a prior with bounds describes its support by ``lower`` and
+    ``upper``; and ``training`` is plain data, so that a task loads no torch.
 
     >>> from propersbi import tasks
     >>> task, rng = tasks.get("two_moons"), np.random.default_rng(0)
@@ -53,19 +46,11 @@ class Task:
     (100, 2)
     """
 
-    name: str
     description: str
-    prior: Prior
-    simulator: Callable[[np.ndarray, np.random.Generator], np.ndarray] = field(repr=False)
-    parameter_names: tuple[str, ...]
     theta_shape: tuple[int, ...]
     x_shape: tuple[int, ...]
-    posterior: Callable[[np.ndarray, int, np.random.Generator], np.ndarray] | None = field(default=None, repr=False)
+    posterior: ReferenceSampler | None = field(default=None, repr=False)
     pair: Callable[[int], tuple[np.ndarray, np.ndarray]] | None = field(default=None, repr=False)
-    test_prior: Prior | None = field(default=None, repr=False)
-    parts: tuple[Callable[[np.ndarray], np.ndarray], Callable[[Any], Any]] | None = field(default=None, repr=False)
-    view: Callable[[np.ndarray], np.ndarray] | None = field(default=None, repr=False)
-    quick: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def simulate(self, theta: Array, rng: np.random.Generator) -> np.ndarray:
         """Data ``(n, *x_shape)`` for parameters ``(n, *theta_shape)``."""
@@ -73,11 +58,21 @@ class Task:
         if theta.ndim == 0 or theta.shape[1:] != self.theta_shape:
             expected = ", ".join(map(str, self.theta_shape))
             raise InputError(f"'theta' of {self.name} must have shape (n, {expected}), got {theta.shape}.")
-        return self.simulator(theta, rng)
+        return np.asarray(self.simulator(theta, rng))
 
-    def observation(self, i: int) -> np.ndarray:
-        """Observation ``i``, from 1 to 10."""
-        return self._stored("observations", i)
+    @property
+    def checked_simulator(self) -> Simulator:
+        """The simulator, with the shape of the parameters checked."""
+        return self.simulate
+
+    @property
+    def reference(self) -> ReferenceSampler | None:
+        """What draws from the true posterior, if anything."""
+        return None if self.posterior is None else self.reference_posterior
+
+    def observation(self, i: int | None = None) -> np.ndarray:
+        """Observation ``i``, from 1 to 10; the first, unless given."""
+        return self._stored("observations", 1 if i is None else i)
 
     def true_parameters(self, i: int) -> np.ndarray:
         """The parameters that made observation ``i``, from 1 to 10."""
@@ -105,4 +100,5 @@ class Task:
 @cache
 def _observations() -> dict[str, Any]:
     text = resources.files("propersbi.tasks").joinpath("observations.json").read_text(encoding="utf-8")
-    return json.loads(text)["tasks"]
+    stored: dict[str, Any] = json.loads(text)["tasks"]
+    return stored

@@ -1,21 +1,21 @@
-r"""Draws of the true posterior of a depth profile, by chains: the noise is Gaussian, so the likelihood is known.
+r"""Draws from the true posterior of a depth profile, by Markov chains: with Gaussian noise, the likelihood is known.
 
-The inverse transform of the observed spectrum shows the surface itself in white noise, without its mean over time. With
-:math:`N` numbers in a surface, :math:`P` that takes the mean away, and depths
-:math:`d = 10 + R u`, :math:`u \sim N(0, I)`, along the directions in which the prior varies at all,
+The inverse transform of the observed spectrum is the surface in white noise, without its mean over time. With :math:`N`
+values per surface, the projection :math:`P` that subtracts the mean, and depths :math:`d = 10 + R u`,
+:math:`u \sim N(0, I)`, along the principal directions of the prior,
 
 .. math:: -2 \log p(u \mid x) = |u|^2 + \frac{N}{0.25^2}\, |y - P \zeta(u)|^2 + \text{const}.
 
-**Climb.** Gauss-Newton steps that see the first hours first: the wave has then passed the near part of the basin only,
-and a wrong depth cannot yet be made up for by another one further on. Before each further hour is looked at, points
-scattered as the hours before allow compete to be the next starts.
+**Optimisation.** Gauss-Newton steps on an increasing number of hours: in the first hours the wave has only passed the
+near part of the basin, and a wrong depth cannot be compensated by another one further away. Whenever hours are added,
+the next starting points are the best of a random sample from the Laplace approximation given the previous hours.
 
-**Chains.** They start around the best point, with the covariance of the Gauss-Newton step. Half of the moves renew a
-part of that Gaussian law, half go along the difference of two other chains, which knows the shape of the posterior
-where it is not Gaussian. All chains move at once, so that one call of the solver serves all.
+**Chains.** They start from the Laplace approximation at the best point. Half of the moves are preconditioned
+Crank-Nicolson proposals for that Gaussian, half are differential-evolution proposals along the difference of two other
+chains, which adapt to a non-Gaussian posterior. All chains move at once, with one call of the solver.
 
-**No wave.** If the place where the wave starts is dry, or the one beside it, nothing moves and nothing but noise is
-seen. The posterior is then the prior of such profiles.
+**No wave.** If the point where the wave starts or its neighbour is dry, nothing moves and the data are pure noise. The
+posterior is then the prior restricted to such profiles.
 """
 
 from __future__ import annotations
@@ -28,147 +28,159 @@ from propersbi.tasks.shallow_water import HOURS, NOISE, PRIOR, WET, heights, sur
 
 __all__ = ["sample_posterior"]
 
-DIRECTIONS = 24  # hold all but 1e-9 of the prior's variance
-STARTS, CLOUD, TINY = 3, 30, 1e-4
-HORIZONS = (*range(2, 46, 2), 50, 60, 75, HOURS)  # hours that are looked at, one after another
-CHAINS, SWEEPS, APART = 100, 120, 10  # moves until a draw is taken, and between draws of the same chain
+DIRECTIONS = 24  # explain all but 1e-9 of the variance of the prior
+NUM_STARTS, CANDIDATES_PER_START = 3, 30
+DIFFERENCE_STEP = 1e-4  # for derivatives by finite differences
+HORIZONS = (*range(2, 46, 2), 50, 60, 75, HOURS)  # hours that enter the fit, in succession
+NUM_CHAINS, BURN_IN, THINNING = 100, 120, 10  # moves before the first draw, and between draws of the same chain
 
 
 def sample_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` draws ``(n, 100)`` of the posterior of one observation ``(2, 100, 100)``."""
-    problem = _Problem(x)
-    if problem.silent():
-        return _without_wave(n, rng)
-    law = _climb(problem, rng)
-    u = law.sample(CHAINS, rng)
-    value, draws = problem.log_density(u), []
-    rounds = -(-n // CHAINS)
-    for sweep in range(1, SWEEPS + APART * (rounds - 1) + 1):
-        u, value = _move(problem, u, value, law, rng)
-        if sweep >= SWEEPS and (sweep - SWEEPS) % APART == 0:
+    """``n`` draws ``(n, 100)`` from the posterior of one observation ``(2, 100, 100)``."""
+    target = _Target(x)
+    if target.is_silent():
+        return _sample_without_wave(n, rng)
+    approximation = _optimise(target, rng)
+    u = approximation.sample(NUM_CHAINS, rng)
+    value, draws = target.log_density(u), []
+    draws_per_chain = -(-n // NUM_CHAINS)
+    for move in range(1, BURN_IN + THINNING * (draws_per_chain - 1) + 1):
+        u, value = _move(target, u, value, approximation, rng)
+        if move >= BURN_IN and (move - BURN_IN) % THINNING == 0:
             draws.append(u)
-    return problem.depth(np.concatenate(draws)[:n])
+    return target.depth(np.concatenate(draws)[:n])
 
 
-class _Problem:
-    """What is known of one observation, in terms of u."""
+class _Target:
+    """The posterior of one observation, as a function of u."""
 
     def __init__(self, x: np.ndarray) -> None:
-        self.seen = heights(x[None])[0].astype(float)
-        self.noise = NOISE / np.sqrt(self.seen.size)
+        self.observed = heights(x[None])[0].astype(float)
+        self.noise = NOISE / np.sqrt(self.observed.size)
         self.root = PRIOR.directions(DIRECTIONS)
 
     def depth(self, u: np.ndarray) -> np.ndarray:
         """Profiles ``(n, 100)``."""
-        return PRIOR.mean + u @ self.root.T
+        depth: np.ndarray = PRIOR.mean + u @ self.root.T
+        return depth
 
     def misfit(self, u: np.ndarray, hours: int = HOURS, dtype: type[np.floating] = np.float32) -> np.ndarray:
-        """How far surfaces are from what was seen in the first hours, in units of the noise, ``(n, hours, 100)``."""
-        error = surface(self.depth(u), hours, dtype) - self.seen[: hours + 1]
-        return (error - error.mean(1, keepdims=True)) / self.noise
+        """The difference from the observed surface in the first hours, in units of the noise, ``(n, hours, 100)``."""
+        error = surface(self.depth(u), hours, dtype) - self.observed[: hours + 1]
+        standardised: np.ndarray = (error - error.mean(1, keepdims=True)) / self.noise
+        return standardised
 
-    def silent(self) -> bool:
-        """Whether what was seen is no more than noise; the smallest wave is far above it."""
-        error = (self.seen - self.seen.mean(0)) / self.noise
+    def is_silent(self) -> bool:
+        """Whether the data are pure noise; the smallest wave is far above it."""
+        error = (self.observed - self.observed.mean(0)) / self.noise
         return bool((error**2).mean() < 1 + 6 * np.sqrt(2 / error.size))
 
     def log_density(self, u: np.ndarray) -> np.ndarray:
-        """Up to a constant, ``(n,)``."""
-        return -0.5 * ((self.misfit(u) ** 2).sum((1, 2)) + (u**2).sum(1))
+        """The log density up to a constant, ``(n,)``."""
+        log_density: np.ndarray = -0.5 * ((self.misfit(u) ** 2).sum((1, 2)) + (u**2).sum(1))
+        return log_density
 
 
-def _without_wave(n: int, rng: np.random.Generator) -> np.ndarray:
+def _sample_without_wave(n: int, rng: np.random.Generator) -> np.ndarray:
     """Profiles ``(n, 100)`` of the prior in which no wave can start; about one in two hundred."""
-    kept: list[np.ndarray] = []
-    while sum(map(len, kept)) < n:
+    accepted: list[np.ndarray] = []
+    while sum(map(len, accepted)) < n:
         depth = PRIOR.sample(10_000, rng)
-        kept.append(depth[(depth[:, 1:3] <= WET).any(1)])
-    return np.concatenate(kept)[:n]
+        accepted.append(depth[(depth[:, 1:3] <= WET).any(1)])
+    return np.concatenate(accepted)[:n]
 
 
 @dataclass(frozen=True)
 class _Gaussian:
-    """A law near the posterior: its centre and a square root of its covariance."""
+    """A Gaussian approximation of the posterior: its centre and a square root of its covariance."""
 
     centre: np.ndarray
     root: np.ndarray
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        return self.centre + rng.normal(size=(n, DIRECTIONS)) @ self.root.T
+        draws: np.ndarray = self.centre + rng.normal(size=(n, DIRECTIONS)) @ self.root.T
+        return draws
 
     def log_prob(self, u: np.ndarray) -> np.ndarray:
-        """Up to a constant, ``(n,)``."""
-        return -0.5 * (np.linalg.solve(self.root, (u - self.centre).T) ** 2).sum(0)
+        """The log density up to a constant, ``(n,)``."""
+        log_density: np.ndarray = -0.5 * (np.linalg.solve(self.root, (u - self.centre).T) ** 2).sum(0)
+        return log_density
 
-    def renew(self, u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draws that keep a part of ``u``, such that the law stays as it is."""
-        share = rng.choice([0.15, 0.4, 1.0], (len(u), 1))
-        return (
-            self.centre + np.sqrt(1 - share**2) * (u - self.centre) + share * (self.sample(len(u), rng) - self.centre)
-        )
+    def propose(self, u: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Preconditioned Crank-Nicolson proposals, which leave the Gaussian invariant."""
+        size = rng.choice([0.15, 0.4, 1.0], (len(u), 1))
+        innovation = self.sample(len(u), rng) - self.centre
+        proposal: np.ndarray = self.centre + np.sqrt(1 - size**2) * (u - self.centre) + size * innovation
+        return proposal
 
 
-def _climb(problem: _Problem, rng: np.random.Generator) -> _Gaussian:
-    """The law around the best point that was found."""
+def _optimise(target: _Target, rng: np.random.Generator) -> _Gaussian:
+    """The Laplace approximation at the best point found."""
     u, precision = np.zeros((1, DIRECTIONS)), np.eye(DIRECTIONS)[None]
-    caution = np.full(STARTS, 0.1)
+    damping = np.full(NUM_STARTS, 0.1)
     for hours in HORIZONS:
-        u = _scatter(problem, u, precision, hours, rng)
+        u = _next_starts(target, u, precision, hours, rng)
         for _ in range(2):
-            u, caution, precision = _step(problem, u, np.minimum(caution, 1.0), hours)
+            u, damping, precision = _gauss_newton_step(target, u, np.minimum(damping, 1.0), hours)
     for _ in range(4):
-        u, caution, precision = _step(problem, u, caution, HOURS)
-    best = int(problem.log_density(u).argmax())
+        u, damping, precision = _gauss_newton_step(target, u, damping, HOURS)
+    best = int(target.log_density(u).argmax())
     return _Gaussian(u[best], np.linalg.inv(np.linalg.cholesky(precision[best])).T)
 
 
-def _scatter(
-    problem: _Problem, u: np.ndarray, precision: np.ndarray, hours: int, rng: np.random.Generator
+def _next_starts(
+    target: _Target, u: np.ndarray, precision: np.ndarray, hours: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """The best of the points and of what is as likely given the hours before."""
+    """The best of the points and of random points from their Laplace approximations given the previous hours."""
     roots = np.linalg.inv(np.linalg.cholesky(precision)).swapaxes(1, 2)
-    clouds = u[:, None] + np.einsum("kij,knj->kni", roots, rng.normal(size=(len(u), CLOUD, DIRECTIONS)))
-    points = np.concatenate([u, clouds.reshape(-1, DIRECTIONS)])
-    value = (problem.misfit(points, hours) ** 2).sum((1, 2)) + (points**2).sum(1)
-    return points[value.argsort()[:STARTS]]
+    noise = rng.normal(size=(len(u), CANDIDATES_PER_START, DIRECTIONS))
+    candidates = u[:, None] + np.einsum("kij,knj->kni", roots, noise)
+    points = np.concatenate([u, candidates.reshape(-1, DIRECTIONS)])
+    value = (target.misfit(points, hours) ** 2).sum((1, 2)) + (points**2).sum(1)
+    best: np.ndarray = points[value.argsort()[:NUM_STARTS]]
+    return best
 
 
-def _step(problem: _Problem, u: np.ndarray, caution: np.ndarray, hours: int) -> tuple[np.ndarray, ...]:
-    """One Gauss-Newton step of each start, shortened where the last one led astray."""
-    around = np.concatenate([u[:, None], u[:, None] + TINY * np.eye(DIRECTIONS)], 1)
-    misfit = problem.misfit(around.reshape(-1, DIRECTIONS), hours, np.float64).reshape(len(u), DIRECTIONS + 1, -1)
-    here, slope = misfit[:, 0], (misfit[:, 1:] - misfit[:, :1]) / TINY
+def _gauss_newton_step(target: _Target, u: np.ndarray, damping: np.ndarray, hours: int) -> tuple[np.ndarray, ...]:
+    """One damped Gauss-Newton step per start, with the new damping (higher after failure) and the precision."""
+    shifted = np.concatenate([u[:, None], u[:, None] + DIFFERENCE_STEP * np.eye(DIRECTIONS)], 1)
+    misfit = target.misfit(shifted.reshape(-1, DIRECTIONS), hours, np.float64).reshape(len(u), DIRECTIONS + 1, -1)
+    residual, slope = misfit[:, 0], (misfit[:, 1:] - misfit[:, :1]) / DIFFERENCE_STEP
     precision = slope @ slope.swapaxes(1, 2) + np.eye(DIRECTIONS)
-    downhill = (slope @ here[:, :, None])[:, :, 0] + u
-    careful = precision * (1 + caution[:, None, None] * np.eye(DIRECTIONS))
-    there = u - np.linalg.solve(careful, downhill[:, :, None])[:, :, 0]
-    before = (here**2).sum(1) + (u**2).sum(1)
-    after = (problem.misfit(there, hours) ** 2).sum((1, 2)) + (there**2).sum(1)
+    gradient = (slope @ residual[:, :, None])[:, :, 0] + u
+    damped = precision * (1 + damping[:, None, None] * np.eye(DIRECTIONS))
+    proposal = u - np.linalg.solve(damped, gradient[:, :, None])[:, :, 0]
+    before = (residual**2).sum(1) + (u**2).sum(1)
+    after = (target.misfit(proposal, hours) ** 2).sum((1, 2)) + (proposal**2).sum(1)
     better = after < before
-    return np.where(better[:, None], there, u), np.clip(caution * np.where(better, 0.2, 8.0), 1e-4, 1e4), precision
+    return np.where(better[:, None], proposal, u), np.clip(damping * np.where(better, 0.2, 8.0), 1e-4, 1e4), precision
 
 
 def _move(
-    problem: _Problem, u: np.ndarray, value: np.ndarray, law: _Gaussian, rng: np.random.Generator
+    target: _Target, u: np.ndarray, value: np.ndarray, approximation: _Gaussian, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One Metropolis move of every chain; of each half in turn, the other half standing still."""
+    """One Metropolis move of every chain: each half in turn, while the other half is fixed."""
     u, value = u.copy(), value.copy()
     halves = np.array_split(rng.permutation(len(u)), 2)
-    for moving, others in (halves, halves[::-1]):
-        along = rng.random() < 0.5
-        proposal = _along(u[moving], u[others], rng) if along else law.renew(u[moving], rng)
-        there = problem.log_density(proposal)
-        gain = there - value[moving] - (0.0 if along else law.log_prob(proposal) - law.log_prob(u[moving]))
-        accepted = -rng.standard_exponential(len(moving)) < gain
-        u[moving[accepted]], value[moving[accepted]] = proposal[accepted], there[accepted]
+    for moving, fixed in (halves, halves[::-1]):
+        is_symmetric = rng.random() < 0.5
+        if is_symmetric:
+            proposal, log_ratio = _differential_evolution(u[moving], u[fixed], rng), 0.0
+        else:
+            proposal = approximation.propose(u[moving], rng)
+            log_ratio = approximation.log_prob(proposal) - approximation.log_prob(u[moving])
+        new_value = target.log_density(proposal)
+        accepted = -rng.standard_exponential(len(moving)) < new_value - value[moving] - log_ratio
+        u[moving[accepted]], value[moving[accepted]] = proposal[accepted], new_value[accepted]
     return u, value
 
 
-def _along(u: np.ndarray, others: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Along the difference of two of the others, mostly by the length that suits Gaussian laws, now and then by all."""
+def _differential_evolution(u: np.ndarray, others: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Proposals along the difference of two other chains: usually scaled optimally for Gaussians, sometimes by one."""
     n, p = u.shape
     first = rng.integers(len(others), size=n)
     second = (first + rng.integers(1, len(others), size=n)) % len(others)
     usual = rng.uniform(0.3, 1.2, (n, 1)) * 2.38 / np.sqrt(2 * p)
     length = np.where(rng.random((n, 1)) < 0.1, 1.0, usual)
-    return u + length * (others[first] - others[second]) + 1e-4 * rng.normal(size=u.shape)
+    proposal: np.ndarray = u + length * (others[first] - others[second]) + 1e-4 * rng.normal(size=u.shape)
+    return proposal

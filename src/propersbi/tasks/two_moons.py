@@ -5,10 +5,10 @@ r"""Two Moons: a posterior of two thin crescents (Greenberg et al. 2019, https:/
     x = p + (-|z_0|, z_1), \quad z = \big((\theta_1 + \theta_2), (\theta_2 - \theta_1)\big) / \sqrt 2,
     \quad \theta \sim U(-1, 1)^2
 
-:math:`z` is :math:`\theta` turned by 45 degrees, so a uniform prior on :math:`\theta` is uniform in :math:`z`, and
+:math:`z` is :math:`\theta` rotated by 45 degrees, so a uniform prior on :math:`\theta` is uniform in :math:`z`, and
 :math:`p(\theta | x) \propto p_P(x_0 + |z_0|, x_1 - z_1)` inside the square. Hence an exact sampler: draw the noise
-:math:`p`, solve for :math:`z_1 = x_1 - p_1` and :math:`|z_0| = p_0 - x_0`, give :math:`z_0` either sign, turn back,
-and reject what has no solution (:math:`p_0 < x_0`) or falls outside the square.
+:math:`p`, solve for :math:`z_1 = x_1 - p_1` and :math:`|z_0| = p_0 - x_0`, give :math:`z_0` a random sign, rotate back,
+and reject draws without a solution (:math:`p_0 < x_0`) or outside the square.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     >>> simulate(np.zeros((1, 2)), np.random.default_rng(0)).round(3)
     array([[0.34 , 0.041]])
     """
-    z = _turn(theta)
-    return _crescent(len(theta), rng) + np.stack([-np.abs(z[:, 0]), z[:, 1]], axis=1)
+    z = _rotate(theta)
+    x: np.ndarray = _crescent(len(theta), rng) + np.stack([-np.abs(z[:, 0]), z[:, 1]], axis=1)
+    return x
 
 
 def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` exact, independent draws ``(n, 2)`` of the posterior of any observation ``(2,)``.
+    """``n`` exact, independent draws ``(n, 2)`` from the posterior of any observation ``(2,)``.
 
     >>> reference_posterior(np.array([-0.64, 0.16]), 2, np.random.default_rng(0)).round(2)
     array([[ 0.61,  0.78],
@@ -48,23 +49,26 @@ def _propose(x: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
     p = _crescent(size, rng)
     sign = rng.choice([-1.0, 1.0], size)
     z = np.stack([sign * (p[:, 0] - x[0]), x[1] - p[:, 1]], axis=1)
-    theta = _turn_back(z)
-    return theta[PRIOR.contains(theta) & (p[:, 0] >= x[0])]
+    theta = _rotate_back(z)
+    accepted: np.ndarray = theta[PRIOR.contains(theta) & (p[:, 0] >= x[0])]
+    return accepted
 
 
 def _crescent(n: int, rng: np.random.Generator) -> np.ndarray:
-    """The noise: points on half a ring."""
+    """The noise: points near a half circle."""
     a = rng.uniform(-np.pi / 2, np.pi / 2, n)
     r = rng.normal(0.1, 0.01, n)
     return np.stack([r * np.cos(a) + 0.25, r * np.sin(a)], axis=1)
 
 
-def _turn(theta: np.ndarray) -> np.ndarray:
-    return np.stack([theta[:, 0] + theta[:, 1], theta[:, 1] - theta[:, 0]], axis=1) / np.sqrt(2)
+def _rotate(theta: np.ndarray) -> np.ndarray:
+    z: np.ndarray = np.stack([theta[:, 0] + theta[:, 1], theta[:, 1] - theta[:, 0]], axis=1) / np.sqrt(2)
+    return z
 
 
-def _turn_back(z: np.ndarray) -> np.ndarray:
-    return np.stack([z[:, 0] - z[:, 1], z[:, 0] + z[:, 1]], axis=1) / np.sqrt(2)
+def _rotate_back(z: np.ndarray) -> np.ndarray:
+    theta: np.ndarray = np.stack([z[:, 0] - z[:, 1], z[:, 0] + z[:, 1]], axis=1) / np.sqrt(2)
+    return theta
 
 
 TASK = Task(

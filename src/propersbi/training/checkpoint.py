@@ -67,7 +67,8 @@ def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
 
 def check_identity(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another training."""
-    for key in sorted({*before, *now}):
+    digests = {"data", "validation"}  # last, as they follow from other entries such as the seed
+    for key in sorted({*before, *now}, key=lambda key: (key in digests, key)):
         if before.get(key) == now.get(key):
             continue
         if key == "data":

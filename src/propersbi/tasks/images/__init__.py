@@ -1,1 +1,1 @@
-"""Images of letters and digits, as priors of the camera task."""
+"""Priors of images: distorted letters and digits, or the images of a file."""

@@ -1,1 +1,1 @@
-"""Samplers of the true posteriors of the tasks."""
+"""Samplers from the true posteriors of the tasks: rejection, truncated normals, and Markov chains."""

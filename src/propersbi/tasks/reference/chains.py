@@ -1,19 +1,20 @@
-r"""Independent draws of a posterior whose likelihood can be evaluated.
+r"""Independent draws from a posterior whose likelihood can be evaluated.
 
-**Chains.** Every draw is the last state of a Metropolis chain of its own. A fixed law :math:`q` near the target
-:math:`p` makes the start and all proposals, and the chain moves with probability :math:`\min(1, w' / w)`,
-:math:`w = p / q`. After :math:`k` steps it is within
+**Chains.** Every draw is the last state of its own Metropolis chain. The initial state and all proposals are drawn from
+a fixed distribution :math:`q` close to the target :math:`p`, and a move is accepted with probability
+:math:`\min(1, w' / w)`, :math:`w = p / q`. After :math:`k` steps the chain is within
 
 .. math:: (1 - 1 / w_*)^k, \quad w_* = \max w / E_q w
 
-of the target in total variation (Mengersen & Tweedie 1996, https://doi.org/10.1214/aos/1033066201): with
-:math:`k = 7 w_*` within a thousandth, :math:`w_*` as estimated from a pilot. Nothing has to burn in, and all proposals
-can be evaluated at once.
+of the target in total variation (Mengersen & Tweedie 1996, https://doi.org/10.1214/aos/1033066201): within 0.001 for
+:math:`k = 7 w_*`, with :math:`w_*` estimated from a pilot sample. There is no burn-in, and all proposals can be
+evaluated at once.
 
-**Population.** Where the target has no simple shape, :math:`q` is a mixture of many t laws around points of a
-population. It starts from the prior and meets the data one after another, in the order of time, so that a likelihood of
-many ridges cannot trap it: as much of the next term enters as leaves a tenth of the population effective, centres are
-drawn by weight, and the mixture around them, each as wide as its neighbourhood, makes the next population.
+**Population.** For targets of complicated shape, :math:`q` is a mixture of t distributions centred at members of a
+population, fitted sequentially. The population starts from the prior; data enter one after another, in the order of
+time, so that it is not trapped by a likelihood with many ridges. In each round, data are added until the effective
+sample size is a tenth of the population, centres are resampled by weight, and the next population is drawn from the
+mixture around them, each component as wide as its neighbourhood.
 """
 
 from __future__ import annotations
@@ -26,41 +27,44 @@ import numpy as np
 
 from propersbi.types import InputError
 
-__all__ = ["Mixture", "fit_mixture", "sample_by_chains", "sample_by_population"]
+__all__ = ["StudentMixture", "fit_mixture", "sample_by_chains", "sample_by_population"]
 
 LogDensity = Callable[[np.ndarray], np.ndarray]
 """``(n, p) -> (n,)``, up to a constant."""
 
-_IMPOSSIBLE = -1e300
-"""In place of minus infinity, of which differences make no sense."""
+_LOG_ZERO = -1e300
+"""Replaces minus infinity, whose differences are undefined."""
 
-_BATCH = 20_000
-_MOST_STEPS = 300
-"""A bound of the time: enough for weights up to 40 times their mean."""
+_PROPOSALS_PER_BATCH = 20_000
+_MAX_STEPS = 300
+"""Limits the time; enough for weights up to 40 times their mean."""
 
-_POPULATION = 1500
-_CENTRES = 100
-_ROUNDS = 60
-_NEAR = 0.1
-"""The share of the population that makes a neighbourhood."""
+_POPULATION_SIZE = 1500
+_NUM_CENTRES = 100
+_MAX_ROUNDS = 60
+_NEIGHBOURHOOD = 0.1
+"""The fraction of the population that defines the width of a component."""
+
+_EFFECTIVE_FRACTION = 10
+"""The effective sample size of a round is the population divided by this."""
 
 _WIDTH = 1.2
-_FREEDOM = 10.0
-_LARGEST_WEIGHT = 10.0
-"""What is good enough for a mixture: beyond, another round costs less than longer chains."""
+_DEGREES_OF_FREEDOM = 10.0
+_ACCEPTABLE_WEIGHT = 10.0
+"""The fit ends below this largest weight; above it, another round costs less than longer chains."""
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """Multivariate t laws around ``centres`` ``(k, p)``, all of the same weight.
+class StudentMixture:
+    """A mixture of multivariate t distributions of equal weight.
 
     Arguments:
-        centres: Where they lie, ``(k, p)``.
-        roots: Square roots of their matrices of scales, ``(k, p, p)``.
-        freedom: Their degrees of freedom.
+        centres: Their locations, ``(k, p)``.
+        roots: Square roots of their scale matrices, ``(k, p, p)``.
+        freedom: The degrees of freedom.
 
-    >>> law = Mixture(np.zeros((1, 2)), np.eye(2)[None], freedom=1e9)
-    >>> law.log_prob(np.array([[0.0, 1.0]])).round(4)  # of a Gaussian
+    >>> mixture = StudentMixture(np.zeros((1, 2)), np.eye(2)[None], freedom=1e9)
+    >>> mixture.log_prob(np.array([[0.0, 1.0]])).round(4)  # of a Gaussian
     array([-2.3379])
     """
 
@@ -71,9 +75,10 @@ class Mixture:
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """``n`` independent draws, ``(n, p)``."""
         k, p = self.centres.shape
-        which = rng.integers(k, size=n)
+        component = rng.integers(k, size=n)
         t = rng.standard_normal((n, p)) * np.sqrt(self.freedom / rng.chisquare(self.freedom, (n, 1)))
-        return self.centres[which] + np.einsum("nij,nj->ni", self.roots[which], t)
+        draws: np.ndarray = self.centres[component] + np.einsum("nij,nj->ni", self.roots[component], t)
+        return draws
 
     def log_prob(self, theta: np.ndarray) -> np.ndarray:
         """The log density of each row, ``(n,)``."""
@@ -84,30 +89,34 @@ class Mixture:
         for rows, offset in zip(whiten.swapaxes(0, 1), offsets, strict=True):
             distance += (theta @ rows.T - offset) ** 2
         constant = lgamma((df + p) / 2) - lgamma(df / 2) - p / 2 * log(df * pi)
-        heights = constant - np.linalg.slogdet(self.roots)[1] - (df + p) / 2 * np.log1p(distance / df)
-        top = heights.max(1)
-        return top + np.log(np.exp(heights - top[:, None]).mean(1))
+        logs = constant - np.linalg.slogdet(self.roots)[1] - (df + p) / 2 * np.log1p(distance / df)
+        largest = logs.max(1)
+        log_mean: np.ndarray = largest + np.log(np.exp(logs - largest[:, None]).mean(1))
+        return log_mean
 
 
-def sample_by_chains(log_density: LogDensity, proposal: Mixture, n: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` independent draws ``(n, p)`` of a density that ``proposal`` is near to.
+def sample_by_chains(log_density: LogDensity, proposal: StudentMixture, n: int, rng: np.random.Generator) -> np.ndarray:
+    """``n`` independent draws ``(n, p)`` from a density that is close to ``proposal``.
 
-    >>> law = Mixture(np.zeros((1, 1)), np.ones((1, 1, 1)), freedom=5)
-    >>> draws = sample_by_chains(lambda theta: -((theta[:, 0] - 1) ** 2), law, 10_000, np.random.default_rng(0))
+    >>> proposal = StudentMixture(np.zeros((1, 1)), np.ones((1, 1, 1)), freedom=5)
+    >>> draws = sample_by_chains(lambda theta: -((theta[:, 0] - 1) ** 2), proposal, 10_000, np.random.default_rng(0))
     >>> draws.mean().round(1), draws.var().round(1)
     (np.float64(1.0), np.float64(0.5))
     """
 
     def log_weight(theta: np.ndarray) -> np.ndarray:
-        return log_density(theta) - proposal.log_prob(theta)
+        difference: np.ndarray = log_density(theta) - proposal.log_prob(theta)
+        return difference
 
-    pilot = log_weight(proposal.sample(_POPULATION, rng))
-    steps = min(ceil(7 * _largest(pilot)), _MOST_STEPS)
-    size = max(1, _BATCH // steps)
-    return np.concatenate([_run(log_weight, proposal, min(size, n - i), steps, rng) for i in range(0, n, size)])
+    pilot = log_weight(proposal.sample(_POPULATION_SIZE, rng))
+    steps = min(ceil(7 * _largest_weight(pilot)), _MAX_STEPS)
+    size = max(1, _PROPOSALS_PER_BATCH // steps)
+    return np.concatenate([_run_chains(log_weight, proposal, min(size, n - i), steps, rng) for i in range(0, n, size)])
 
 
-def _run(log_weight: LogDensity, proposal: Mixture, n: int, steps: int, rng: np.random.Generator) -> np.ndarray:
+def _run_chains(
+    log_weight: LogDensity, proposal: StudentMixture, n: int, steps: int, rng: np.random.Generator
+) -> np.ndarray:
     """The last states of ``n`` chains."""
     theta = proposal.sample((steps + 1) * n, rng)
     weight = log_weight(theta).reshape(steps + 1, n)
@@ -119,13 +128,14 @@ def _run(log_weight: LogDensity, proposal: Mixture, n: int, steps: int, rng: np.
 
 
 def sample_by_population(log_likelihood: LogDensity, p: int, n: int, rng: np.random.Generator) -> np.ndarray:
-    """``n`` independent draws ``(n, p)`` of the posterior of ``p`` parameters whose prior is standard normal.
+    """``n`` independent draws ``(n, p)`` from the posterior of ``p`` parameters with a standard normal prior.
 
     Arguments:
-        log_likelihood: ``(n, p) -> (n, k)``, one term for each of ``k`` data in the order of time; ``nan`` is none.
-        p: How many parameters there are.
-        n: How many draws to make.
-        rng: Where randomness comes from.
+        log_likelihood: ``(n, p) -> (n, k)``, one term for each of ``k`` data in the order of time; ``nan`` means a
+            likelihood of zero.
+        p: The number of parameters.
+        n: The number of draws.
+        rng: The random generator.
 
     >>> draws = sample_by_population(lambda z: -((z - 1) ** 2), 2, 2000, np.random.default_rng(0))
     >>> draws.mean().round(1), draws.var().round(1)
@@ -133,78 +143,79 @@ def sample_by_population(log_likelihood: LogDensity, p: int, n: int, rng: np.ran
     """
 
     def terms(z: np.ndarray) -> np.ndarray:
-        return np.nan_to_num(log_likelihood(z), nan=_IMPOSSIBLE, neginf=_IMPOSSIBLE)
+        return np.nan_to_num(log_likelihood(z), nan=_LOG_ZERO, neginf=_LOG_ZERO)
 
-    law = fit_mixture(terms, p, rng)
-    return sample_by_chains(lambda z: terms(z).sum(1) - 0.5 * (z**2).sum(1), law, n, rng)
+    proposal = fit_mixture(terms, p, rng)
+    return sample_by_chains(lambda z: terms(z).sum(1) - 0.5 * (z**2).sum(1), proposal, n, rng)
 
 
-def fit_mixture(log_likelihood: LogDensity, p: int, rng: np.random.Generator) -> Mixture:
-    """A mixture near that posterior, as good as chains need it.
+def fit_mixture(log_likelihood: LogDensity, p: int, rng: np.random.Generator) -> StudentMixture:
+    """A mixture that approximates that posterior well enough to be the proposal of chains.
 
-    >>> law = fit_mixture(lambda z: -50 * (np.abs(z) - 1) ** 2, 2, np.random.default_rng(0))  # four modes
-    >>> np.unique(np.sign(law.centres), axis=0).shape
+    >>> mixture = fit_mixture(lambda z: -50 * (np.abs(z) - 1) ** 2, 2, np.random.default_rng(0))  # four modes
+    >>> np.unique(np.sign(mixture.centres), axis=0).shape
     (4, 2)
     """
-    law, known = Mixture(np.zeros((1, p)), np.eye(p)[None], _FREEDOM), 0.0
-    best, least = None, inf
-    for _ in range(_ROUNDS):
-        z = law.sample(_POPULATION, rng)
+    mixture, num_terms = StudentMixture(np.zeros((1, p)), np.eye(p)[None], _DEGREES_OF_FREEDOM), 0.0
+    best, lowest = None, inf
+    for _ in range(_MAX_ROUNDS):
+        z = mixture.sample(_POPULATION_SIZE, rng)
         terms = log_likelihood(z)
-        prior = -0.5 * (z**2).sum(1) - law.log_prob(z)
-        if known == terms.shape[1] and (largest := _largest(prior + terms.sum(1))) < least:
-            best, least = law, largest
-        if best is not None and least < _LARGEST_WEIGHT:
+        prior = -0.5 * (z**2).sum(1) - mixture.log_prob(z)
+        if num_terms == terms.shape[1] and (largest := _largest_weight(prior + terms.sum(1))) < lowest:
+            best, lowest = mixture, largest
+        if best is not None and lowest < _ACCEPTABLE_WEIGHT:
             return best
-        known = _advance(prior, terms, known)
-        law = _smooth(z, _weigh(prior, terms, known), rng)
+        num_terms = _add_terms(prior, terms, num_terms)
+        mixture = _smooth(z, _weights(prior, terms, num_terms), rng)
     if best is None:
         raise InputError(
             "The observation is impossible, or nearly so, under this task: "
-            f"{_ROUNDS} rounds did not find its posterior."
+            f"{_MAX_ROUNDS} rounds did not find its posterior."
         )
     return best
 
 
-def _advance(prior: np.ndarray, terms: np.ndarray, known: float) -> float:
-    """How many terms may be known for a tenth of the population to be effective; at least as many as are."""
-    low, high = known, float(terms.shape[1])
-    enough = len(prior) / 10
-    if _effective(_weigh(prior, terms, high)) > enough:
+def _add_terms(prior: np.ndarray, terms: np.ndarray, num_terms: float) -> float:
+    """The number of terms at which a tenth of the population is effective; not smaller than ``num_terms``."""
+    low, high = num_terms, float(terms.shape[1])
+    threshold = len(prior) / _EFFECTIVE_FRACTION
+    if _effective_size(_weights(prior, terms, high)) > threshold:
         return high
     for _ in range(30):
         middle = (low + high) / 2
-        low, high = (middle, high) if _effective(_weigh(prior, terms, middle)) > enough else (low, middle)
+        low, high = (middle, high) if _effective_size(_weights(prior, terms, middle)) > threshold else (low, middle)
     return low
 
 
-def _smooth(z: np.ndarray, weight: np.ndarray, rng: np.random.Generator) -> Mixture:
-    """A mixture around some of the points, each as wide as its neighbourhood."""
-    centres = z[rng.choice(len(z), _CENTRES, p=weight)]
+def _smooth(z: np.ndarray, weight: np.ndarray, rng: np.random.Generator) -> StudentMixture:
+    """A mixture centred at resampled points, each component as wide as its neighbourhood."""
+    centres = z[rng.choice(len(z), _NUM_CENTRES, p=weight)]
     covariance = np.cov(z.T, aweights=weight) + 1e-9 * np.eye(z.shape[1])
     offset = z - centres[:, None]
     distance = ((offset @ np.linalg.inv(np.linalg.cholesky(covariance)).T) ** 2).sum(-1)
     order = distance.argsort(1)
     mass = weight[order]
-    near = np.zeros_like(distance)
-    np.put_along_axis(near, order, np.where(mass.cumsum(1) - mass < _NEAR, mass, 0.0), axis=1)
-    near /= near.sum(1, keepdims=True)
-    # A little of the whole covariance, for neighbourhoods of too few points.
-    scales = np.einsum("kn,kni,knj->kij", near, offset, offset) + 1e-3 * covariance
-    return Mixture(centres, _WIDTH * np.linalg.cholesky(scales), _FREEDOM)
+    local = np.zeros_like(distance)
+    np.put_along_axis(local, order, np.where(mass.cumsum(1) - mass < _NEIGHBOURHOOD, mass, 0.0), axis=1)
+    local /= local.sum(1, keepdims=True)
+    # A small part of the overall covariance, for neighbourhoods of too few points.
+    scales = np.einsum("kn,kni,knj->kij", local, offset, offset) + 1e-3 * covariance
+    return StudentMixture(centres, _WIDTH * np.linalg.cholesky(scales), _DEGREES_OF_FREEDOM)
 
 
-def _weigh(prior: np.ndarray, terms: np.ndarray, known: float) -> np.ndarray:
-    """The normalised weights if the first ``known`` terms count, the last of them in part."""
-    log_weight = prior + terms @ np.clip(known - np.arange(terms.shape[1]), 0, 1)
-    weight = np.exp(log_weight - log_weight.max())
-    return weight / weight.sum()
+def _weights(prior: np.ndarray, terms: np.ndarray, num_terms: float) -> np.ndarray:
+    """The normalised weights given the first ``num_terms`` terms, of which the last enters partially."""
+    log_weight = prior + terms @ np.clip(num_terms - np.arange(terms.shape[1]), 0, 1)
+    weight: np.ndarray = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    return weight
 
 
-def _effective(weight: np.ndarray) -> float:
-    return 1 / (weight**2).sum()
+def _effective_size(weight: np.ndarray) -> float:
+    return float(1 / (weight**2).sum())
 
 
-def _largest(log_weight: np.ndarray) -> float:
-    """The largest weight in units of their mean."""
-    return 1 / np.exp(log_weight - log_weight.max()).mean()
+def _largest_weight(log_weight: np.ndarray) -> float:
+    """The largest weight relative to their mean."""
+    return float(1 / np.exp(log_weight - log_weight.max()).mean())
