@@ -5,8 +5,8 @@
 
 Images are letters and digits from fonts, or EMNIST if ``PROPERSBI_EMNIST`` names its folder. Errors are those of the
 posterior mean on fresh images. The calibration error is the median over levels of |coverage - level|; a true value that
-equals several draws gets a random rank among them, since most pixels are black in truth and in all draws. It is averaged
-over the pixels that vary; and, more strictly, over pairs of image and pixel where the posterior is uncertain.
+equals several draws gets a random rank among them, since most pixels are black in truth and in all draws. It is
+averaged over the pixels that vary; and, more strictly, over pairs of image and pixel where the posterior is uncertain.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def measure(posterior: Posterior, test: Simulations, draws: int = DRAWS) -> dict
         square += ((flat.mean(0, dtype=float) - theta[rows].reshape(len(rows), -1)) ** 2).sum()
         ranks.append(sbc_ranks(flat, theta[rows].reshape(len(rows), -1), seed=int(rows[0])))
         uncertain.append(flat.std(0) > UNCERTAIN)
-    level = np.abs(2 * (np.concatenate(ranks) + 0.5) / (draws + 1) - 1)  # of the central interval that ends at the truth
+    level = np.abs(2 * (np.concatenate(ranks) + 0.5) / (draws + 1) - 1)  # of the interval that ends at the truth
     varies = np.ptp(theta.reshape(len(theta), -1), axis=0) > 0
     by_pixel = np.stack([(level[:, varies] <= bound).mean(0) for bound in LEVELS])
     selected = level[np.concatenate(uncertain)]
@@ -155,7 +155,7 @@ def main_run(options: argparse.Namespace) -> None:
             for noise in NOISE
         ),
         "",
-        f"{100 * found['uncertain_share']:.0f} % of the pixels are uncertain: the standard deviation of their draws exceeds",
+        f"{100 * found['uncertain_share']:.0f} % of the pixels are uncertain: the draws' standard deviation exceeds",
         f"{UNCERTAIN}. Published on EMNIST, after hours of training and with test images among the training images:",
         "RMSE .063 for the energy score with patches 8/5, .078 without, .25 for the GAN; calibration error .36, .36",
         "and .50, where ties count as misses.",

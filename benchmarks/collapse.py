@@ -23,8 +23,8 @@ from scipy.spatial.distance import cdist
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
-from propersbi.training.divergences import JensenShannon, Wasserstein
 from propersbi.networks import MLPGenerator
+from propersbi.training.divergences import JensenShannon, Wasserstein
 
 SIMULATIONS, PAIRS, DRAWS, SEED = 10_000, 500, 2000, 0
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "collapse.png"

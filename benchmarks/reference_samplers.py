@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from propersbi import tasks
-from propersbi.storage.files import write_text
 from propersbi.metrics.scores import c2st
+from propersbi.storage.files import write_text
 from propersbi.types import InputError
 
 SAME_POSTERIOR = {"slcp_distractors": "slcp"}

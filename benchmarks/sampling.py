@@ -2,8 +2,8 @@
 
     python -m benchmarks.sampling                                   # pip install propersbi[peers]
 
-All are trained for a few steps only: the cost of a draw does not depend on its accuracy. Networks and sampling steps are
-the defaults; after a warm-up, each is timed three times, and the fastest counts. Writes ``results/sampling.md``.
+All are trained for a few steps only: the cost of a draw does not depend on its accuracy. Networks and sampling steps
+are the defaults; after a warm-up, each is timed three times, and the fastest counts. Writes ``results/sampling.md``.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ def main() -> None:
         theta, x = np.asarray(sims.theta), np.asarray(sims.x)
         samplers: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {}
         for method, steps in (("ours", 8), ("one pass", 1)):
-            options_of_fit = {"refinement_steps": steps, "max_steps": 20, "progress": False}
-            posterior = ps.fit(theta, x, prior=task.prior, seed=SEED, **options_of_fit)
-            samplers[method] = partial(draw, posterior)
+            recipe = ps.recipe(theta, x, prior=task.prior, refinement_steps=steps, max_steps=20)
+            samplers[method] = partial(draw, ps.fit(theta, x, recipe=recipe, seed=SEED, progress=False))
         for method, train in PEERS.items():
             samplers[method] = train(task.prior, theta, x, SEED, max_num_epochs=5)[0]
         torch.set_num_threads(options.threads)

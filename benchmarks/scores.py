@@ -103,9 +103,9 @@ def main() -> None:
     lines = [
         "# Scores",
         "",
-        "A forward and a backward pass of `EnergyScore()` and of `Patched(EnergyScore(), size=8, step=5)`, compared with",
-        "a plain formulation with `torch.cdist` and `unfold`: the fastest of many passes, in turn in one run, on one",
-        "thread, in single precision. Memory is the peak of a process beyond the draws. Written by",
+        "A forward and a backward pass of `EnergyScore()` and of `Patched(EnergyScore(), size=8, step=5)`, compared",
+        "with a plain formulation with `torch.cdist` and `unfold`: the fastest of many passes, in turn in one run, on",
+        "one thread, in single precision. Memory is the peak of a process beyond the draws. Written by",
         "`python -m benchmarks.scores`.",
         "",
         "| rule | m | parameters | batch | ms | plain, ms | times as fast | MB | plain, MB |",

@@ -1,12 +1,12 @@
-"""What rounds near the observation bring: C2ST on Two Moons, sequential against amortised (.5 is perfect).
+"""Sequential against amortised inference: C2ST on Two Moons (0.5: indistinguishable from the true posterior).
 
     python -m benchmarks.sequential --simulations 2000
     python -m benchmarks.sequential --simulations 1000 10000 --observations 1 --methods truncated weights
 
-Runs the cells that are not yet in ``benchmarks/results/sequential.csv``, one at a time, and writes ``sequential.md``
-beside it. Simulations and training are kept in ``benchmarks/runs``: a cell that was cut off continues. 10 000 draws
-against 10 000 of the exact posterior; the classifier of one comparison is good to about .01 only, so it is the mean of
-five, with fresh draws each. All are trained by the defaults of ``ps.fit_sequential`` and ``ps.fit``.
+Runs the cells that are not yet in ``benchmarks/results/sequential.csv``, one at a time, and writes ``sequential.md``.
+Simulations and training are kept in ``benchmarks/runs``: a cell that was interrupted continues. 10 000 draws are
+compared with 10 000 of the exact posterior; one comparison has an error of about .01, so the mean of five is taken,
+with fresh draws each. All are trained with the defaults of ``ps.fit_sequential`` and ``ps.fit``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, RUNS, machine
-from benchmarks.bench import locked
-from propersbi.samplers.latent import Metropolis, Rejection
+from benchmarks.bench import lock
+from propersbi.posterior import Posterior
 
 TASK, ROUNDS, DRAWS, REPEATS = "two_moons", 4, 10_000, 5
 METHODS: dict[str, Any] = {
@@ -33,8 +33,8 @@ METHODS: dict[str, Any] = {
     "truncated": ps.Truncated(),
     "truncated, 99 %": ps.Truncated(level=0.99),
     "weights": ps.ImportanceWeights(),
-    "latent, rejection": ps.CorrectedLatent(Rejection()),
-    "latent, Metropolis": ps.CorrectedLatent(Metropolis()),
+    "latent, rejection": ps.CorrectedLatent(ps.Rejection()),
+    "latent, Metropolis": ps.CorrectedLatent(ps.Metropolis()),
     "uncorrected": ps.Uncorrected(),
 }
 PUBLISHED = {1000: 0.643, 10_000: 0.554}  # SNPE, mean of ten observations (Lueckmann et al. 2021)
@@ -51,16 +51,16 @@ class Cell:
     observation: int
     seed: int
 
-    def train(self) -> ps.Posterior:
-        """The posterior; whatever of it is in its folder is not done again."""
+    def train(self) -> Posterior:
+        """The posterior; what is in its folder is not done again."""
         task, correction, seed = ps.tasks.get(TASK), METHODS[self.method], self.seed
         x_o = task.observation(self.observation)
         name = self.method.replace(",", "").replace(" ", "-").replace("%", "percent")
         folder = RUNS / f"sequential-{self.simulations}-{name}{f'-seed{seed}' if seed else ''}"
         if correction is None:
             sims = ps.simulate(task.prior, task.simulate, self.simulations, seed=seed, progress=False)
-            steps = 1 if self.method.endswith("one pass") else None
-            posterior = ps.fit(sims.theta, sims.x, prior=task.prior, steps=steps, seed=seed, folder=folder)
+            changes: dict[str, Any] = {"refinement_steps": 1} if self.method.endswith("one pass") else {}
+            posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=seed, folder=folder, **changes)
             return posterior.set_default_x(x_o)
         return ps.fit_sequential(
             task.prior,
@@ -77,15 +77,15 @@ class Cell:
         """A row of the table."""
         posterior = self.train()
         seconds = sum(part["seconds"] for part in posterior.info.get("rounds", [posterior.info]))
-        scores = [told_apart(posterior, self.observation, repeat) for repeat in range(REPEATS)]
+        scores = [c2st(posterior, self.observation, repeat) for repeat in range(REPEATS)]
         row = {**asdict(self), "c2st": f"{np.mean(scores):.4f}", "sd": f"{np.std(scores):.4f}"}
         row |= {"seconds": round(seconds), "steps": posterior.info["steps"], "machine": machine(), "date": date.today()}
         print(row, flush=True)
         return {name: str(value) for name, value in row.items()}
 
 
-def told_apart(posterior: ps.Posterior, observation: int, repeat: int) -> float:
-    """How well a classifier tells draws from exact ones."""
+def c2st(posterior: Posterior, observation: int, repeat: int) -> float:
+    """C2ST of fresh draws against exact ones."""
     task, rng = ps.tasks.get(TASK), np.random.default_rng([0, observation, repeat])
     exact = task.reference_posterior(task.observation(observation), DRAWS, rng)
     return ps.metrics.c2st(posterior.sample((DRAWS,), seed=repeat, show_progress_bars=False).numpy(), exact)
@@ -116,8 +116,9 @@ def table(rows: list[dict[str, str]]) -> str:
         "# Sequential inference",
         "",
         f"C2ST on Two Moons, {ROUNDS} rounds, {DRAWS:,} against {DRAWS:,} draws, mean of {REPEATS}",
-        "comparisons each: .5 is perfect. All by the defaults: sequential posteriors one for each observation, those",
-        "with corrected latent variables in one pass; the amortised one for all. Other work ran beside: rough times.",
+        "comparisons each (0.5: indistinguishable). All with the defaults: one sequential posterior per observation,",
+        "in one pass with corrected latent variables; one amortised posterior for all. Times are rough: the machine",
+        "did other work at the same time.",
         "Published: SNPE (Lueckmann et al. 2021), mean of ten observations, "
         + ", ".join(f"{value:.3f} at {n:,} simulations" for n, value in PUBLISHED.items())
         + ". Written by `python -m benchmarks.sequential`.",
@@ -127,8 +128,8 @@ def table(rows: list[dict[str, str]]) -> str:
         *_lines(rows),
     ]
     machines, dates = ({row[key] for row in rows} for key in ("machine", "date"))
-    made = f"Machine: {'; '.join(sorted(machines))}, one thread. Dates: {', '.join(sorted(dates))}."
-    return "\n".join([*lines, "", made, ""])
+    note = f"Machine: {'; '.join(sorted(machines))}, one thread. Dates: {', '.join(sorted(dates))}."
+    return "\n".join([*lines, "", note, ""])
 
 
 def _lines(rows: list[dict[str, str]]) -> Iterator[str]:
@@ -148,12 +149,12 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     options = parser.parse_args()
-    for asked in product(options.simulations, options.methods, options.observations, options.seeds):
-        cell = Cell(*asked)
-        if not any(all(row[key] == str(value) for key, value in asdict(cell).items()) for row in read()):
-            found = cell.measure()
-            with locked(RUNS / "sequential.lock"):  # others may measure other cells
-                write([*read(), found])
+    for key in product(options.simulations, options.methods, options.observations, options.seeds):
+        cell = Cell(*key)
+        if not any(all(row[name] == str(value) for name, value in asdict(cell).items()) for row in read()):
+            row = cell.measure()
+            with lock(RUNS / "sequential.lock"):  # other processes may measure other cells
+                write([*read(), row])
 
 
 if __name__ == "__main__":

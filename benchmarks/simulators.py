@@ -1,6 +1,6 @@
-"""How fast the two large simulators are on one core, with their priors and noise.
+"""How fast the two large simulators are on one core, including prior and noise.
 
-python -m benchmarks.simulators          a minute; writes results/simulators.md
+python -m benchmarks.simulators          takes a minute; writes results/simulators.md
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ RUNS, SEED = 5, 0
 
 
 def rate(name: str, n: int) -> tuple[float, float]:
-    """Draws of the prior and simulations per second of processor time, each the middle of some runs."""
+    """Draws of the prior and simulations per second of processor time, each the median of some runs."""
     task, rng = ps.tasks.get(name), np.random.default_rng(SEED)
-    task.simulate(task.prior.sample(10, rng), rng)  # what is compiled or read once is not counted
+    task.simulate(task.prior.sample(10, rng), rng)  # warm-up: what is compiled or read once is not counted
     drawing, simulating = [], []
     for _ in range(RUNS):
         started = time.process_time()
         theta = task.prior.sample(n, rng)
-        drawn = time.process_time()
+        between = time.process_time()
         task.simulate(theta, rng)
-        drawing.append(drawn - started)
-        simulating.append(time.process_time() - drawn)
+        drawing.append(between - started)
+        simulating.append(time.process_time() - between)
     return n / float(np.median(drawing)), n / float(np.median(simulating))
 
 
@@ -37,7 +37,7 @@ def main() -> None:
     lines = [
         "# Speed of the simulators",
         "",
-        f"Processor time on one thread, the middle of {RUNS} runs.",
+        f"Processor time on one thread, the median of {RUNS} runs.",
         "",
         "| task | draws of the prior per second | simulations per second |",
         "|---|---|---|",

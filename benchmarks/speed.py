@@ -1,10 +1,10 @@
 """How fast is a training step of the paper's configuration? Two Moons, 100 000 simulations, m = 20, batches of 1000.
 
-    python -m benchmarks.speed          some tens of seconds; writes results/speed.md
+    python -m benchmarks.speed          takes less than a minute; writes results/speed.md
 
-Our loop on one thread and on two; then, on one thread, the same step with the network run m times, one draw after the
-other; and that with the data walked as the reference code does, whose loader hands out every item of the training set,
-in batches, at every step, of which the first batch is used. The products of the one large matrix alone show the limit.
+The library's loop on one thread and on two; then, on one thread, the same step with the network run m times, one draw
+after the other; and that with the data read as in the reference code, whose loader goes through the whole training set
+at every step, of which the first batch is used. The large matrix products alone are a lower bound.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from torch.utils.data import DataLoader, Dataset
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
-from benchmarks.paper import FreshBatches
-from propersbi.training.batches import Batches
+from benchmarks.paper.networks import PaperMLP
+from benchmarks.paper.training import FreshBatches
+from propersbi.samplers import Standardize
+from propersbi.simulation import Simulations
 from propersbi.storage.files import write_text
-from propersbi.networks import PaperMLP
-from propersbi.training.objectives import ScoreMinimization
-from propersbi.samplers.bounds import Standardize
-from propersbi.training.loop import TrainConfig, train
+from propersbi.training import ScoreMinimization, TrainConfig, train
+from propersbi.training.batches import Batches
 
-SIMULATIONS, HELD_OUT, SIZE, M, SEED = 100_000, 20_000, 1000, 20, 0
+SIMULATIONS, HELD_OUT, SIZE, DRAWS, SEED = 100_000, 20_000, 1000, 20, 0
 PUBLISHED = 10_805 / 20_000  # seconds per step: runtime over steps, with its evaluation
 
 
 class Items(Dataset[Any]):
-    """Pairs that are handed out one by one."""
+    """Pairs, one by one."""
 
     def __init__(self, theta: torch.Tensor, x: torch.Tensor) -> None:
         self.theta, self.x = theta, x
@@ -45,26 +45,26 @@ class Items(Dataset[Any]):
         return self.theta[index], self.x[index]
 
 
-def ours(sims: Any, steps: int, threads: int) -> float:
-    """Seconds per step of the library's own loop; the one look at the held-out score at its end is paid for, too."""
+def library_loop(sims: Simulations, steps: int, threads: int) -> float:
+    """Seconds per step of the library's loop, including one validation at the end."""
     rows = np.arange(SIMULATIONS - HELD_OUT)
     source = Batches(sims.theta, sims.x, rows, SIZE, Standardize((2,)), Standardize((2,)), SEED)
-    aim = ScoreMinimization(PaperMLP((2,), (2,)), ps.EnergyScore(), M)
-    held_out = source.read(np.arange(SIMULATIONS - HELD_OUT, SIMULATIONS))[:SIZE]
+    objective = ScoreMinimization(PaperMLP((2,), (2,)), ps.EnergyScore(), DRAWS)
+    validation = source.read(np.arange(SIMULATIONS - HELD_OUT, SIMULATIONS))[:SIZE]
     config = TrainConfig(
         max_steps=steps, validate_every=steps, learning_rate=1e-4, average=0.0, clip=None, decay=False, threads=threads
     )
-    return train(aim, FreshBatches(source), held_out, config, progress=False).seconds / steps
+    return train(objective, FreshBatches(source), validation, config, progress=False).seconds / steps
 
 
 def one_by_one(batch: Callable[[], tuple[torch.Tensor, torch.Tensor]], steps: int) -> float:
-    """Seconds per step with a whole pass of the network for every draw."""
+    """Seconds per step with a full pass of the network for every draw."""
     network, rule = PaperMLP((2,), (2,)), ps.EnergyScore()
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-4, betas=(0.9, 0.99))
     started = time.perf_counter()
     for _ in range(steps):
         theta, x = batch()
-        samples = torch.cat([network.sample(1, x) for _ in range(M)])
+        samples = torch.cat([network.sample(1, x) for _ in range(DRAWS)])
         optimizer.zero_grad()
         rule(samples, theta).mean().backward()
         optimizer.step()
@@ -72,8 +72,8 @@ def one_by_one(batch: Callable[[], tuple[torch.Tensor, torch.Tensor]], steps: in
 
 
 def products(repeats: int) -> float:
-    """Seconds for the products of all draws with the layer of 128 x 128: one forward, two backward."""
-    draws, weight = torch.randn(M * SIZE, 128), torch.randn(128, 128)
+    """Seconds of the products of all draws with a layer of 128 x 128: one forward, two backward."""
+    draws, weight = torch.randn(DRAWS * SIZE, 128), torch.randn(128, 128)
     started = time.perf_counter()
     for _ in range(repeats):
         _ = draws @ weight, draws @ weight.T, draws.T @ draws
@@ -92,29 +92,29 @@ def main() -> None:
         rows = torch.randint(len(theta), (SIZE,))
         return theta[rows], x[rows]
 
-    def walked() -> tuple[torch.Tensor, torch.Tensor]:
+    def all_data() -> tuple[torch.Tensor, torch.Tensor]:
         first, *_ = list(loader)
         return first[0], first[1]
 
-    ours(sims, 3, 1)  # warm-up
-    ways = {
-        "our loop": ours(sims, 100, 1),
-        "our loop on two threads": ours(sims, 100, 2),
-        "its large matrix products alone": products(50),
+    library_loop(sims, 3, 1)  # warm-up
+    seconds_per_step = {
+        "our loop": library_loop(sims, 100, 1),
+        "our loop on two threads": library_loop(sims, 100, 2),
+        "the large matrix products alone": products(50),
         "the network run m times": one_by_one(at_random, 20),
-        "and all data walked for every step": one_by_one(walked, 4),
+        "and all data read at every step": one_by_one(all_data, 4),
     }
-    usual = ways["our loop"]
+    usual = seconds_per_step["our loop"]
     lines = [
         "# The training step of the paper's configuration",
         "",
-        f"Two Moons, {SIMULATIONS:,} simulations, batches of {SIZE:,}, m = {M}, energy score, the paper's network, one",
-        "thread unless said. The last row but one is an own re-creation of the reference's way; the published one is",
-        "the paper's runtime over its 20 000 steps, with its evaluation, on its authors' machine.",
+        f"Two Moons, {SIMULATIONS:,} simulations, batches of {SIZE:,}, m = {DRAWS}, energy score, the paper's network,",
+        "one thread unless stated otherwise. The last row but one imitates the reference code; the published value is",
+        "the paper's runtime over its 20 000 steps, including its evaluation, on the authors' machine.",
         "",
-        "| | seconds per step | as many times ours |",
+        "| | seconds per step | relative to ours |",
         "|---|---|---|",
-        *(f"| {name} | {seconds:.4f} | {seconds / usual:.1f} |" for name, seconds in ways.items()),
+        *(f"| {name} | {seconds:.4f} | {seconds / usual:.1f} |" for name, seconds in seconds_per_step.items()),
         f"| published | {PUBLISHED:.2f} | {PUBLISHED / usual:.1f} |",
         "",
         f"By `python -m benchmarks.speed`, seed {SEED}. Machine: {machine()}; date: {date.today().isoformat()}.",

@@ -7,7 +7,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 from jaxtyping import install_import_hook
 
-MODULES = ("kernels", "scoring", "support", "networks", "objectives", "residual", "latent")
+MODULES = ("scoring", "samplers", "networks", "training")
 install_import_hook([f"propersbi.{name}" for name in MODULES], "beartype.beartype")
 
 import pytest  # noqa: E402

@@ -149,7 +149,10 @@ def rewritten(folder, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c["sampler"]["sampler"].update({"class": "os.system"}), "'os.system' is not a class that can be loaded"),
+        (
+            lambda c: c["sampler"]["sampler"].update({"class": "os.system"}),
+            "'os.system' is not a class that can be loaded",
+        ),
         (lambda c: c["sampler"].update({"class": "__import__"}), "not a class that can be loaded"),
         (lambda c: c["sampler"]["sampler"].update({"command": "true"}), "has no argument 'command'"),
         (lambda c: c["sampler"]["sampler"].update(width=10**7), "do not fit its network"),
@@ -210,7 +213,7 @@ def test_a_network_of_the_users_own_comes_back_with_its_weights(tmp_path):
     torch.manual_seed(0)
     posterior = Posterior(Standardized(Adapted(OwnModule(), (2,), (3,))))
     posterior.save(tmp_path / "p")
-    with pytest.raises(InputError, match="an object of your own, 'tests.laws.cases.OwnModule'"):
+    with pytest.raises(InputError, match=r"an object of your own, 'tests\.laws\.cases\.OwnModule'"):
         Posterior.load(tmp_path / "p")
     twin = Posterior.load(tmp_path / "p", network=OwnModule())
     assert torch.equal(twin.sample((20,), x=np.ones(3), seed=3), posterior.sample((20,), x=np.ones(3), seed=3))

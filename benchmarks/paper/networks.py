@@ -127,14 +127,12 @@ class PaperShallowWater(Generator):
         self.out = nn.Linear(features, math.prod(self.theta_shape), bias=False)
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
-        features: Tensor = self.encoder(x)
-        return features
+        return self.encoder(x)
 
     def forward(
         self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
     ) -> Float[Tensor, "m n *theta"]:
-        theta: Tensor = self.out(context + z @ self.noisy)
-        return theta.reshape(*theta.shape[:2], *self.theta_shape)
+        return self.out(context + z @ self.noisy).unflatten(-1, self.theta_shape)
 
 
 class PaperMLP(Generator):
@@ -178,14 +176,12 @@ class PaperMLP(Generator):
         self.head = nn.Sequential(nn.LeakyReLU(SLOPE), *_alternating([*[128] * after, dim], ends_linear=False))
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
-        features: Tensor = self.trunk(x.flatten(1))
-        return features
+        return self.trunk(x.flatten(1))
 
     def forward(
         self, context: Float[Tensor, "n context"], z: Float[Tensor, "m n latent"]
     ) -> Float[Tensor, "m n *theta"]:
-        theta: Tensor = self.head(self.modulation(context, z))
-        return theta.reshape(*theta.shape[:2], *self.theta_shape)
+        return self.head(self.modulation(context, z)).unflatten(-1, self.theta_shape)
 
 
 def _alternating(sizes: Sequence[int], *, ends_linear: bool) -> list[nn.Module]:

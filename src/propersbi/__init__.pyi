@@ -1,36 +1,57 @@
-from . import diagnostics, metrics, networks, plots, samplers, scoring, sequential, simulation, tasks, training
-from .app.run import run
-from .choices import recipe
-from .diagnostics.comparison import Comparison, compare
-from .diagnostics.measure import diagnose
-from .diagnostics.result import Diagnostics
-from .inference import fit
-from .metrics import calibration
-from .posterior import Posterior
-from .problem import Problem
-from .recipes import Recipe
-from .reports.page import report
-from .samplers.bounds import Box
-from .samplers.latent import Metropolis, Rejection
-from .scoring import (
-    Derived,
-    EnergyScore,
-    KernelScore,
-    Patched,
-    Scaled,
-    SlicedEnergyScore,
-    VariogramScore,
-    kernels,
-)
-from .sequential.corrections import CorrectedLatent, ImportanceWeights, Truncated, Uncorrected
-from .sequential.rounds import fit_sequential
-from .simulation.executors import Joblib, Serial
-from .simulation.simulations import SimulationError, Simulations, simulate
-from .simulation.store import Store
-from .training.adversarial import Adversarial
-from .training.config import TrainConfig
-from .training.objectives import MaximumLikelihood, ScoreMinimization
-from .training.stopping import Evenness, FirstRise, Patience, TimeLimit
-from .types import InputError
+from . import diagnostics as diagnostics
+from . import metrics as metrics
+from . import networks as networks
+from . import plots as plots
+from . import samplers as samplers
+from . import scoring as scoring
+from . import sequential as sequential
+from . import simulation as simulation
+from . import tasks as tasks
+from . import training as training
+from .app.run import run as run
+from .choices import recipe as recipe
+from .diagnostics.comparison import Comparison as Comparison
+from .diagnostics.comparison import compare as compare
+from .diagnostics.measure import diagnose as diagnose
+from .diagnostics.result import Diagnostics as Diagnostics
+from .inference import fit as fit
+from .metrics import calibration as calibration
+from .posterior import Posterior as Posterior
+from .problem import Noise as Noise
+from .problem import Problem as Problem
+from .problem import Settings as Settings
+from .recipes import Recipe as Recipe
+from .reports.page import report as report
+from .samplers.bounds import Box as Box
+from .samplers.latent import Metropolis as Metropolis
+from .samplers.latent import Rejection as Rejection
+from .scoring import Derived as Derived
+from .scoring import EnergyScore as EnergyScore
+from .scoring import KernelScore as KernelScore
+from .scoring import Patched as Patched
+from .scoring import Scaled as Scaled
+from .scoring import SlicedEnergyScore as SlicedEnergyScore
+from .scoring import VariogramScore as VariogramScore
+from .scoring import kernels as kernels
+from .sequential.corrections import CorrectedLatent as CorrectedLatent
+from .sequential.corrections import ImportanceWeights as ImportanceWeights
+from .sequential.corrections import Truncated as Truncated
+from .sequential.corrections import Uncorrected as Uncorrected
+from .sequential.rounds import fit_sequential as fit_sequential
+from .simulation.executors import Joblib as Joblib
+from .simulation.executors import Serial as Serial
+from .simulation.simulations import SimulationError as SimulationError
+from .simulation.simulations import Simulations as Simulations
+from .simulation.simulations import simulate as simulate
+from .simulation.store import Store as Store
+from .training.adversarial import Adversarial as Adversarial
+from .training.config import TrainConfig as TrainConfig
+from .training.objectives import MaximumLikelihood as MaximumLikelihood
+from .training.objectives import ScoreMinimization as ScoreMinimization
+from .training.stopping import Evenness as Evenness
+from .training.stopping import FirstRise as FirstRise
+from .training.stopping import Patience as Patience
+from .training.stopping import TimeLimit as TimeLimit
+from .types import InputError as InputError
 
 __version__: str

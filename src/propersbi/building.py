@@ -97,7 +97,7 @@ def build_sampler(
             embedding = _make("embedding", recipe.embedding, shapes[1:], {})
         network = modules.get("network")
         if network is None:
-            options = {} if embedding is None else {"embedding": embedding}
+            options: dict[str, Any] = {} if embedding is None else {"embedding": embedding}
             options |= {"chain": True} if recipe.refinement_steps != 1 else {}
             network = _make("network", recipe.network, shapes, options)
         elif embedding is not None:
@@ -127,7 +127,9 @@ def _as_sampler(network: Any, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -
     sampler = network if isinstance(network, Sampler) else Adapted(network, *shapes)
     own = tuple(sampler.theta_shape), tuple(sampler.x_shape)
     if own != shapes:
-        raise InputError(f"The network is for theta {own[0]} and x {own[1]}, the simulations have {shapes[0]} and {shapes[1]}.")
+        raise InputError(
+            f"The network is for theta {own[0]} and x {own[1]}, the simulations have {shapes[0]} and {shapes[1]}."
+        )
     return sampler
 
 
@@ -163,7 +165,9 @@ def prepare_sampler(
     """
     n = len(data.theta)
     rows, validation = split(n, recipe.validation_fraction, most=recipe.max_validation, seed=seed)
-    few = np.sort(np.random.default_rng([seed, 1]).choice(rows, prepared_rows(len(rows), data.shapes[1]), replace=False))
+    few = np.sort(
+        np.random.default_rng([seed, 1]).choice(rows, prepared_rows(len(rows), data.shapes[1]), replace=False)
+    )
     theta, x = as_tensor(data.theta[few]), as_tensor(data.x[few])
     content = digest([theta, x, as_tensor(data.theta[validation]), as_tensor(data.x[validation]), data.weight])
     if start is None:

@@ -174,7 +174,10 @@ class Recipe:
             own = {"rule": None, "draws": None, **own}
         reasons = {name: reason for name, reason in self.reasons.items() if name not in changes}
         return replace(
-            self, **own, training=replace(self.training, **inner), reasons={**reasons, **dict.fromkeys(changes, "chosen")}
+            self,
+            **own,
+            training=replace(self.training, **inner),
+            reasons={**reasons, **dict.fromkeys(changes, "chosen")},
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -45,7 +45,9 @@ def test_samplers_and_generators():
 
 def test_embeddings_and_critics():
     modules = classes(ps.networks)
-    assert {c for c in modules if c.__name__.endswith("Embedding")} == {type(case()) for case in cases.EMBEDDINGS.values()}
+    assert {c for c in modules if c.__name__.endswith("Embedding")} == {
+        type(case()) for case in cases.EMBEDDINGS.values()
+    }
     assert {c for c in modules if c.__name__.endswith("Critic")} == {type(case()) for case in cases.CRITICS.values()}
 
 

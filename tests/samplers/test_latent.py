@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy.stats import kstest, norm
 
-from propersbi.samplers.latent import LatentCorrected, Metropolis, Rejection
 from propersbi.networks import MLPGenerator
+from propersbi.samplers.latent import LatentCorrected, Metropolis, Rejection
 from propersbi.types import InputError
 from tests.laws.cases import LATENTS
 from tests.laws.common import every

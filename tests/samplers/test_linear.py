@@ -8,8 +8,8 @@ import torch
 
 import propersbi as ps
 from propersbi.networks import MLPGenerator
-from propersbi.samplers.refined import Refined
 from propersbi.samplers import Bounds, LinearResidual, Sampler
+from propersbi.samplers.refined import Refined
 
 
 class Nothing(Sampler):

@@ -108,7 +108,9 @@ def test_fit_trains_a_chain_and_the_steps_are_a_dial(tmp_path):
 
 def test_a_one_pass_posterior_has_no_steps():
     theta = np.random.default_rng(0).normal(size=(100, 1))
-    posterior = ps.fit(theta, theta, network=partial(MLPGenerator, width=16), refinement_steps=1, max_steps=5, progress=False)
+    posterior = ps.fit(
+        theta, theta, network=partial(MLPGenerator, width=16), refinement_steps=1, max_steps=5, progress=False
+    )
     with pytest.raises(InputError, match="draws in one pass: it cannot take refinement_steps = 4"):
         posterior.sample((5,), x=[0.0], refinement_steps=4)
 

@@ -10,15 +10,15 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import propersbi as ps
-from propersbi.storage.config import decode, encode
-from propersbi.training.batches import Batches, split
-from propersbi.training.divergences import KL, Hellinger, JensenShannon, Pearson, ReverseKL, TotalVariation, Wasserstein
 from propersbi.networks import Flow, MLPCritic, MLPGenerator
 from propersbi.samplers.bounds import Bounds
-from propersbi.training import Adversarial, Evenness, MaximumLikelihood, StopReason
 from propersbi.samplers.refined import Refined
 from propersbi.samplers.standardized import Standardize
+from propersbi.storage.config import decode, encode
+from propersbi.training import Adversarial, Evenness, MaximumLikelihood, StopReason
+from propersbi.training.batches import Batches, split
 from propersbi.training.config import TrainConfig
+from propersbi.training.divergences import KL, Hellinger, JensenShannon, Pearson, ReverseKL, TotalVariation, Wasserstein
 from propersbi.training.loop import train
 from propersbi.types import Batch, InputError
 from tests.laws.cases import DIVERGENCES, critic, linear_pairs
@@ -215,7 +215,9 @@ def test_adversarial_training_refuses_chains_and_bad_numbers():
         Adversarial(MLPGenerator((2,), (2,), width=16), critic_steps=0)
     with pytest.raises(InputError, match="'penalty' must not be negative, got -1"):
         Wasserstein(penalty=-1.0)
-    with pytest.raises(InputError, match=r"needs a sampler with a density, such as networks.Flow; MLPGenerator has none"):
+    with pytest.raises(
+        InputError, match=r"needs a sampler with a density, such as networks.Flow; MLPGenerator has none"
+    ):
         MaximumLikelihood(MLPGenerator((2,), (2,), width=16))
     theta, x = (values.numpy() for values in linear_pairs(50))
     with pytest.raises(InputError, match="Give 'draws' to the objective itself"):
@@ -229,7 +231,11 @@ def test_adversarial_training_refuses_chains_and_bad_numbers():
 
 @pytest.mark.parametrize(
     "objective",
-    [Adversarial, partial(Adversarial, divergence=Wasserstein(penalty=0.0), critic=critic(spectral=True)), MaximumLikelihood],
+    [
+        Adversarial,
+        partial(Adversarial, divergence=Wasserstein(penalty=0.0), critic=critic(spectral=True)),
+        MaximumLikelihood,
+    ],
     ids=["gan", "wasserstein", "flow"],
 )
 def test_fit_takes_other_objectives_and_resumes(objective, tmp_path):

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from propersbi.training.batches import Batches, checked_pairs, split
 from propersbi.networks import MLPGenerator
-from propersbi.training import FirstRise, Objective, Patience, ScoreMinimization, StopReason
-from propersbi.scoring import EnergyScore
 from propersbi.samplers.standardized import Standardize
+from propersbi.scoring import EnergyScore
+from propersbi.training import FirstRise, Objective, Patience, ScoreMinimization
+from propersbi.training.batches import Batches, checked_pairs, split
 from propersbi.training.config import TrainConfig
 from propersbi.training.loop import train
 from propersbi.types import Batch, InputError, Phase
@@ -96,7 +96,9 @@ def test_training_can_stop_at_the_first_rise_and_keep_the_last_weights():
     _, batches, held_out = problem()
     options = {"max_steps": 200, "learning_rate": 0.01, "clip": None, "average": 0.0, "decay": False, "warmup": 0}
     objective = Overfits()
-    history = train(objective, batches, held_out, quick(**options, stopping=(FirstRise(10),), keep="last"), progress=False)
+    history = train(
+        objective, batches, held_out, quick(**options, stopping=(FirstRise(10),), keep="last"), progress=False
+    )
     scores = history.validation["score"]
     assert history.stopped == "first_rise"
     assert scores[-1] > scores[-2]
@@ -104,7 +106,9 @@ def test_training_can_stop_at_the_first_rise_and_keep_the_last_weights():
     assert history.kept_step == history.steps  # not the best
     assert abs(objective.network.weight.item() - 0.2) == pytest.approx(scores[-1], abs=1e-6)
     assert set(history.learning_rate["value"]) == {0.01}
-    later = train(Overfits(), batches, held_out, quick(**options, stopping=(FirstRise(100),), keep="last"), progress=False)
+    later = train(
+        Overfits(), batches, held_out, quick(**options, stopping=(FirstRise(100),), keep="last"), progress=False
+    )
     assert later.steps == 100 > history.steps
 
 

@@ -5,8 +5,8 @@ anything is learnt, and draws what the regression leaves over:
 
 .. math:: \vartheta = \hat\theta(x) + \sigma \odot G(h(x), z).
 
-A U-Net looks at data and regression once and gives features :math:`h` at several resolutions; a small decoder, into
-which noise enters at each of them, runs for every draw. As a step of a chain, a second U-Net is conditioned on the noisy
+A U-Net sees data and regression once and gives features :math:`h` at several resolutions; a small decoder, into which
+noise enters at each of them, runs for every draw. As a step of a chain, a second U-Net is conditioned on the noisy
 image :math:`\theta_s`, and draws start from the mean and the deviation that regression and noisy image have together,
 :math:`\hat\theta + w\,(\theta_s - \hat\theta)` with :math:`w = \sigma^2 / (\sigma^2 + s^2)`.
 """
@@ -96,17 +96,19 @@ class UNetGenerator(ChainGenerator):
         check_sizes(theta_shape=theta_shape, x_shape=x_shape)
         check_sizes(10**4, channels=self.channels, head=self.head, latent_maps=[latent_maps], blocks=[blocks])
         self._check_shapes()
-        seen, drawn = (math.prod(shape[:-2]) for shape in (self.x_shape, self.theta_shape))
+        inputs, outputs = (math.prod(shape[:-2]) for shape in (self.x_shape, self.theta_shape))
         self.grids = _grids(self.theta_shape[-2:], len(self.channels))
         self.latent = latent_maps * sum(rows * columns for rows, columns in self.grids)
-        self.look = _UNet(seen + drawn, self.channels, blocks)
+        self.trunk = _UNet(inputs + outputs, self.channels, blocks)
         if chain:
-            self.step = _UNet(self.channels[0] + 2 * drawn, self.channels, blocks, conditions=1 + 2 * len(FREQUENCIES))
-        self.draw = _Decoder(self.channels, self.head, latent_maps, drawn)
+            self.step = _UNet(
+                self.channels[0] + 2 * outputs, self.channels, blocks, conditions=1 + 2 * len(FREQUENCIES)
+            )
+        self.draw = _Decoder(self.channels, self.head, latent_maps, outputs)
         if chain:  # starts as the chain of a Gaussian posterior around the regression
-            if latent_maps < drawn:
+            if latent_maps < outputs:
                 raise InputError(
-                    f"A step of a chain needs a noise map for each of {drawn} channels, got {latent_maps}."
+                    f"A step of a chain needs a noise map for each of {outputs} channels, got {latent_maps}."
                 )
             nn.init.zeros_(self.draw.out.weight)
             nn.init.zeros_(self.draw.out.bias)  # type: ignore[arg-type]
@@ -144,7 +146,7 @@ class UNetGenerator(ChainGenerator):
         grid = self.theta_shape[-2:]
         guess = self.shift + (x.flatten(1) @ self.slope if self.regression else x.new_zeros(len(x), 1))
         image = torch.cat([x.reshape(len(x), -1, *grid), guess.reshape(len(x), -1, *grid)], 1)
-        maps = self.look(image)
+        maps = self.trunk(image)
         if self.chain:
             return torch.cat([guess, maps[0].flatten(1)], 1)
         return torch.cat([guess, self.scale.expand_as(guess), *(one.flatten(1) for one in maps)], 1)
@@ -153,13 +155,13 @@ class UNetGenerator(ChainGenerator):
         self, context: Float[Tensor, "n context"], noisy: Float[Tensor, "n *theta"], level: Float[Tensor, " n"]
     ) -> Float[Tensor, "n conditioned"]:
         grid, dim = self.theta_shape[-2:], len(self.shift)
-        guess, seen = context[:, :dim], context[:, dim:].reshape(len(context), -1, *grid)
+        guess, features = context[:, :dim], context[:, dim:].reshape(len(context), -1, *grid)
         s = level.unsqueeze(1)
         full = noisy.flatten(1) * (1 + s**2).sqrt()
         share = self.scale**2 / (self.scale**2 + s**2)
         mean, out = guess + share * (full - guess), s / (1 + s**2).sqrt()
         start, spread = (mean - full / (1 + s**2)) / out, self.scale * (1 - share).sqrt() / out
-        image = [seen, noisy.reshape(len(noisy), -1, *grid), mean.reshape(len(noisy), -1, *grid)]
+        image = [features, noisy.reshape(len(noisy), -1, *grid), mean.reshape(len(noisy), -1, *grid)]
         maps = self.step(torch.cat(image, 1), level_features(level))
         return torch.cat([start, spread, *(one.flatten(1) for one in maps)], 1)
 
@@ -178,7 +180,7 @@ class UNetGenerator(ChainGenerator):
             raw = raw + noise[0].flatten(2)[..., :dim]
         theta = torch.addcmul(start, spread, raw)
         if not self.chain:
-            theta = _Clamp.apply(theta, self.lower, self.upper)
+            theta = _Clamp.apply(theta, self.lower, self.upper)  # type: ignore[no-untyped-call]
         return theta.unflatten(-1, self.theta_shape)
 
 
@@ -257,14 +259,14 @@ class _Decoder(nn.Module):
         m, n = noise[0].shape[:2]
         h: Tensor | None = None
         for level in reversed(range(len(maps))):
-            seen = self.take[level](_interleaved(maps[level]))
+            features = self.take[level](_interleaved(maps[level]))
             if h is not None:
-                coarse = interpolate(self.up[level](h), size=seen.shape[-2:])
-                seen = (coarse.unflatten(0, (m, n)) + seen).flatten(0, 1)
+                coarse = interpolate(self.up[level](h), size=features.shape[-2:])
+                features = (coarse.unflatten(0, (m, n)) + features).flatten(0, 1)
             factor, shift = self.noise[level](_interleaved(noise[level].flatten(0, 1))).chunk(2, 1)
             if h is None:
                 factor, shift = factor.unflatten(0, (m, n)), shift.unflatten(0, (m, n))
-            h = torch.addcmul(seen, seen, factor) + shift
+            h = torch.addcmul(features, features, factor) + shift
             h = h.flatten(0, 1) if h.ndim == 5 else h
             h = leaky_relu(self.mix[level](leaky_relu(h, SLOPE)), SLOPE)
         assert h is not None

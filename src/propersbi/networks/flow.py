@@ -68,7 +68,9 @@ class Flow(DensitySampler):
         features = math.prod(self.x_shape) if embedding is None else embedded_features(embedding, self.x_shape)
         count = transforms * width * (dim + features + width + dim * (3 * bins - 1))
         if count > MAX_WEIGHTS:
-            raise InputError(f"A flow with about {count:.0e} weights is too large: at most {MAX_WEIGHTS:.0e} are allowed.")
+            raise InputError(
+                f"A flow with about {count:.0e} weights is too large: at most {MAX_WEIGHTS:.0e} are allowed."
+            )
         with torch.device("cpu"):  # its masks are computed, also where networks are built without memory
             self.flow = zuko.flows.NSF(dim, features, bins=bins, transforms=transforms, hidden_features=(width, width))
         self.register_buffer("lower", torch.full((dim,), -UNBOUNDED))

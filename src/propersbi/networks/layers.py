@@ -64,6 +64,7 @@ def embedded_features(embedding: nn.Module, x_shape: tuple[int, ...]) -> int:
 
 
 def check_sizes(most: int = 10**7, **sizes: Sequence[int]) -> None:
+    """Refuse sizes that are not positive whole numbers up to a limit."""
     for name, values in sizes.items():
         if not all(isinstance(value, int) and 0 < value <= most for value in values):
             raise InputError(f"'{name}' must hold positive whole numbers up to {most}, got {tuple(values)}.")

@@ -41,7 +41,7 @@ def draw_pictures(
     """Every figure that can be drawn; one that cannot does not lose the others."""
     wanted: dict[str, tuple[str, Drawing]] = {}
     if history is not None:
-        curves = {**history.to_json(), "best_step": history.kept_step}
+        curves = history.to_json()
         wanted["losses"] = "Training loss and validation score over training steps", lambda: plots.losses(curves)
     if rounds is not None and rounds.rounds:
         names = None if checks is None or len(all_names(checks)) > MAX_NAMES else all_names(checks)

@@ -160,7 +160,7 @@ class Adapted(Sampler):
 
     def sample(self, m: int, x: Float[Tensor, "n *x"]) -> Float[Tensor, "m n *theta"]:
         """The module's own draws."""
-        return self._method("sample")(m, x)  # type: ignore[no-any-return]
+        return self._method("sample")(m, x)
 
     def training_pair(
         self, m: int, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]

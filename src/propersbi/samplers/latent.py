@@ -40,7 +40,7 @@ Noise = Callable[[int], Tensor]
 
 
 class Latents(NamedTuple):
-    """Latent variables ``(m, n, latent)``, in which rows ``(n,)`` they follow their distribution, and the share accepted."""
+    """Latent variables ``(m, n, latent)``, the rows ``(n,)`` in which they are good, and the share accepted."""
 
     z: Float[Tensor, "m n latent"]
     good: Bool[Tensor, " n"]
@@ -59,8 +59,8 @@ class Rejection:
     r"""Accept :math:`z \sim N(0, I)` with probability :math:`v / \max v`, row by row.
 
     The largest weight seen in a row is its bound. When a later candidate is larger, earlier ones are judged again, with
-    the same luck, so that all of a row's draws were held against the same bound. Only rows that lack draws get further
-    candidates; one that has too few accepted draws in the end is not good.
+    the same uniform numbers, so that all draws of a row are compared with the same bound. Only rows that lack draws get
+    further candidates; one that has too few accepted draws in the end is not good.
 
     Arguments:
         batch: Candidates per row in a try.
@@ -84,18 +84,19 @@ class Rejection:
     def __call__(self, log_weight: LogWeight, noise: Noise, m: int) -> Latents:
         """``m`` draws for each row."""
         z = noise(0)
-        height = luck = z[..., 0]
-        judged = accepted = height.bool()
+        heights = log_uniform = z[..., 0]
+        judged = accepted = heights.bool()
         for _ in range(self.tries):
             lacking = accepted.sum(0) < m
             if not lacking.any():
                 break
             new, rows = noise(max(self.batch, m)), lacking.nonzero().squeeze(1)
-            tall = torch.full_like(new[..., 0], -torch.inf)
-            tall[:, rows] = log_weight(new[:, rows], rows)
-            z, height = torch.cat([z, new]), torch.cat([height, tall])
-            judged, luck = torch.cat([judged, lacking.expand_as(tall)]), torch.cat([luck, torch.rand_like(tall).log()])
-            accepted = judged & (luck <= height - self._bound(height))
+            height = torch.full_like(new[..., 0], -torch.inf)
+            height[:, rows] = log_weight(new[:, rows], rows)
+            z, heights = torch.cat([z, new]), torch.cat([heights, height])
+            judged = torch.cat([judged, lacking.expand_as(height)])
+            log_uniform = torch.cat([log_uniform, torch.rand_like(height).log()])
+            accepted = judged & (log_uniform <= heights - self._bound(heights))
         first = (~accepted).byte().argsort(dim=0, stable=True)[:m]  # the accepted ones, in the order they came
         chosen = z.gather(0, first.unsqueeze(-1).expand(-1, -1, z.shape[-1]))
         return Latents(chosen, accepted.sum(0) >= m, (accepted.sum() / judged.sum()).item())
@@ -112,8 +113,8 @@ class Rejection:
 class Metropolis:
     r"""A Markov chain for each draw, which moves to :math:`z' = \sqrt{1 - b^2}\, z + b\, \varepsilon`.
 
-    With :math:`\varepsilon \sim N(0, I)` the move leaves the normal distribution invariant, so it is accepted with probability
-    :math:`\min(1, v(z') / v(z))`. Reaches take turns: 1 starts afresh and crosses between modes, small ones explore.
+    With :math:`\varepsilon \sim N(0, I)` the move leaves the normal distribution invariant, so it is accepted with
+    probability :math:`\min(1, v(z') / v(z))`. Reaches take turns: 1 starts afresh and crosses between modes, small ones explore.
     Chains start from the normal distribution and forget it step by step; a row whose chains hardly moved is not good.
 
     Arguments:
@@ -145,10 +146,10 @@ class Metropolis:
         for step in range(self.steps):
             reach = self.reaches[step % len(self.reaches)]
             other = (1 - reach**2) ** 0.5 * z + reach * noise(m)
-            tall = log_weight(other, rows)
-            accepted = torch.rand_like(tall).log() <= tall - height
+            proposed = log_weight(other, rows)
+            accepted = torch.rand_like(proposed).log() <= proposed - height
             z = torch.where(accepted.unsqueeze(-1), other, z)
-            height = torch.where(accepted, tall, height)
+            height = torch.where(accepted, proposed, height)
             moved += accepted
         share = moved / self.steps
         return Latents(z, share.mean(0) >= self.least, share.mean().item())

@@ -8,9 +8,9 @@ One generator learns, at every noise level :math:`s`, to draw from :math:`p(\the
           \quad c_{skip} = \tfrac{1}{1+s^2},\; c_{out} = \tfrac{s}{\sqrt{1+s^2}},\; c_{in} = \tfrac{1}{\sqrt{1+s^2}},
 
 so that :math:`F` and its target :math:`(\theta - c_{skip}\theta_s)/c_{out}` are of order one at every level: any rule
-scores :math:`F` against that target. The chain is initialised from pure noise, :math:`s \to \infty`, where the step is a
-single pass, and descends a grid of levels: draw :math:`\vartheta`, then step to the next level :math:`s' < s` by the exact
-Gaussian bridge between :math:`\vartheta` and :math:`\theta_s`,
+scores :math:`F` against that target. The chain is initialised from pure noise, :math:`s \to \infty`, where the step is
+a single pass, and descends a grid of levels: draw :math:`\vartheta`, then step to the next level :math:`s' < s` by the
+exact Gaussian bridge between :math:`\vartheta` and :math:`\theta_s`,
 
 .. math:: \theta_{s'} \sim N\big(\vartheta + \tfrac{s'^2}{s^2}(\theta_s - \vartheta),\;
           s'^2 (1 - \tfrac{s'^2}{s^2})\big).
@@ -75,9 +75,7 @@ class Refined(RefinedSampler):
         if not 0 < lowest < highest:
             raise InputError(f"Noise levels must have 0 < lowest < highest, got {lowest} and {highest}.")
         if not (isinstance(generator, ChainGenerator) and generator.chain):
-            raise InputError(
-                "Refinement needs a generator conditioned on a noisy parameter: build it with chain=True."
-            )
+            raise InputError("Refinement needs a generator conditioned on a noisy parameter: build it with chain=True.")
         self.generator, self._refinement_steps = generator, _checked(refinement_steps)
         self.lowest, self.highest, self.center, self.spread, self.first = lowest, highest, center, spread, first
         self.theta_shape, self.x_shape = generator.theta_shape, generator.x_shape

@@ -1,4 +1,4 @@
-r"""Ridge regression, with its strength found on the data: what is linear needs no training.
+r"""Ridge regression, with its strength found on the data.
 
 .. math:: A = (X^T X + n r I)^{-1} X^T \Theta, \qquad \hat\theta(x) = A^T (x - \bar x) + \bar\theta,
 
@@ -15,13 +15,13 @@ from torch import Tensor
 
 __all__ = ["ridge"]
 
-WIDEST = 100.0  # the strongest ridge, in variances of standardised data
+STRONGEST = 100.0  # ridge that is tried, in variances of standardised data
 
 
 def ridge(
     theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], *, finest: float = 1e-6
 ) -> tuple[Float[Tensor, "features dim"], Float[Tensor, " dim"], Float[Tensor, " dim"]]:
-    """Slope, intercept and the deviation of what is left over, all in double precision.
+    """Slope, intercept and the standard deviation of the residuals, all in double precision.
 
     Arguments:
         theta: Parameters.
@@ -37,15 +37,15 @@ def ridge(
     center, mean = x.mean(0), theta.mean(0)
     n = len(x)
     left, values, right = _directions(x - center)
-    seen = left.T @ (theta - mean)  # (features, dim)
-    ridges = torch.logspace(math.log10(finest), math.log10(WIDEST), 33, dtype=torch.float64)
-    kept = values**2 / (values**2 + n * ridges[:, None])  # (ridges, features): the share of each direction
-    missed = (theta - mean).square().sum() - (kept * (2 - kept)) @ seen.square().sum(1)
-    free = n - 1 - kept.sum(1)
-    best = torch.where(free > 0, missed / free**2, torch.inf).argmin()
-    slope = right.T @ ((kept[best] / values.clamp_min(torch.finfo(values.dtype).tiny))[:, None] * seen)
-    rest = theta - mean - (x - center) @ slope
-    scale = (rest.square().sum(0) / free[best].clamp_min(1)).sqrt()
+    projected = left.T @ (theta - mean)  # (features, dim)
+    ridges = torch.logspace(math.log10(finest), math.log10(STRONGEST), 33, dtype=torch.float64)
+    shares = values**2 / (values**2 + n * ridges[:, None])  # (ridges, features): the share of each direction
+    errors = (theta - mean).square().sum() - (shares * (2 - shares)) @ projected.square().sum(1)
+    free = n - 1 - shares.sum(1)
+    best = torch.where(free > 0, errors / free**2, torch.inf).argmin()
+    slope = right.T @ ((shares[best] / values.clamp_min(torch.finfo(values.dtype).tiny))[:, None] * projected)
+    residual = theta - mean - (x - center) @ slope
+    scale = (residual.square().sum(0) / free[best].clamp_min(1)).sqrt()
     return slope, mean - center @ slope, scale
 
 

@@ -128,8 +128,8 @@ class Standardized(Wrapper):
         self._check_inside(theta.double())
         self.box = self.box.with_point_masses(theta.double())
         own = self.box.bounds(math.prod(self.theta_shape))
-        ends = (self.theta_units(end.reshape(self.theta_shape)).flatten() for end in (own.lower, own.upper))
-        inner = Bounds(*ends, point_masses=own.point_masses)
+        lower, upper = (self.theta_units(e.reshape(self.theta_shape)).flatten() for e in (own.lower, own.upper))
+        inner = Bounds(lower, upper, point_masses=own.point_masses)
         self.sampler.prepare(self.theta_units(theta), self.x_units(x), inner)
 
     def training_pair(

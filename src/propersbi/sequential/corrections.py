@@ -223,7 +223,9 @@ class CorrectedLatent(_Proposed):
 
         def wrap(sampler: Sampler, in_user_units: Callable[[Tensor], Tensor]) -> Sampler:
             if not isinstance(sampler, Generator):
-                raise InputError("Latent variables are corrected for generators of one pass: ask for refinement_steps=1.")
+                raise InputError(
+                    "Latent variables are corrected for generators of one pass: ask for refinement_steps=1."
+                )
             return LatentCorrected(sampler, self.latent, log_weight, in_user_units)
 
         return Corrected(rounds.training_set(wrap_sampler=wrap), facts=facts)

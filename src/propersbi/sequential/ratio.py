@@ -1,10 +1,11 @@
 r"""Density ratios by probabilistic classification: no density is needed, only draws of both distributions.
 
-A classifier that distinguishes draws of :math:`p_1` from draws of :math:`p_0`, both classes weighted alike, has the log odds
+A classifier that distinguishes draws of :math:`p_1` from draws of :math:`p_0`, both classes weighted alike, has at its
+optimum the log odds
 
-.. math:: \ell(v) = \log \frac{p_1(v)}{p_0(v)}
+.. math:: \ell(v) = \log \frac{p_1(v)}{p_0(v)}.
 
-at its best. It is trained by its log loss, then calibrated on draws it has not seen,
+It is trained by its log loss, then calibrated on draws it has not seen,
 :math:`\ell \mapsto a\,\ell + b`, and measured on a third part that neither has seen.
 
 References:
@@ -25,9 +26,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
-from propersbi.training.batches import Batches, as_tensor
-from propersbi.storage.randomness import seeded
 from propersbi.samplers.standardized import Standardize
+from propersbi.storage.randomness import seeded
+from propersbi.training.batches import Batches, as_tensor
 from propersbi.training.config import TrainConfig
 from propersbi.training.loop import train
 from propersbi.training.objectives import Objective, weighted_mean

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from propersbi.storage.randomness import stream
 from propersbi.simulation import draw
+from propersbi.storage.randomness import stream
 from propersbi.types import InputError
 
 __all__ = ["Region", "TruncatedPrior"]

@@ -10,8 +10,8 @@
       posterior/, history.json      of the last round
 
 A round proposes parameters, simulates them, and trains anew on what all rounds have brought, by a
-:class:`~propersbi.sequential.corrections.Correction`. Everything follows from the seed, so a run that was cut off anywhere finds
-its finished chunks and its checkpoint and continues to the same end.
+:class:`~propersbi.sequential.corrections.Correction`. Everything follows from the seed, so a run that was cut off
+anywhere finds its finished chunks and its checkpoint and continues to the same end.
 """
 
 from __future__ import annotations
@@ -184,12 +184,15 @@ def _warn_left_out(posterior: Posterior, corrected: Corrected) -> None:
         )
 
 
-def _record(
-    number: int, new: Simulations, done: Rounds, corrected: Corrected, posterior: Posterior
-) -> dict[str, Any]:
+def _record(number: int, new: Simulations, done: Rounds, corrected: Corrected, posterior: Posterior) -> dict[str, Any]:
     """What a round brought, as plain numbers."""
     proposed = done.theta[-1][:DESCRIBED_DRAWS].reshape(len(done.theta[-1][:DESCRIBED_DRAWS]), -1)
-    draws = posterior.sample((DESCRIBED_DRAWS,), seed=done.seed, show_progress_bars=False).cpu().numpy().reshape(DESCRIBED_DRAWS, -1)
+    draws = (
+        posterior.sample((DESCRIBED_DRAWS,), seed=done.seed, show_progress_bars=False)
+        .cpu()
+        .numpy()
+        .reshape(DESCRIBED_DRAWS, -1)
+    )
     scale = np.concatenate([proposed, draws]).std(0) + 1e-12
     return {
         "round": number,

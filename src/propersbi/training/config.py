@@ -32,7 +32,7 @@ class TrainConfig:
         keep: The weights to keep: those of the ``"best"`` validation score, or the ``"last"``, with new noise at every
             validation.
         keep_within: Later weights are preferred as long as their score lies within this many standard errors of the
-            paired difference of the lowest one: scores hardly see the last bit of sharpness that longer training brings.
+            paired difference of the lowest one: scores are hardly sensitive to the last gain in sharpness.
         time_limit: Seconds of training at most, over all resumptions; the learning rate reaches zero there.
         checkpoint_every: Seconds between two checkpoints.
         devices: How many devices; each takes its share of every batch.

@@ -1,7 +1,7 @@
 r"""Divergences: how the outputs of a critic :math:`v(\theta, x)` become the losses of critic and generator.
 
-An f-divergence between the true joint distribution :math:`P` of :math:`(\theta, x)` and that of the generator's draws :math:`Q`
-has the lower bound
+An f-divergence between the true joint distribution :math:`P` of :math:`(\theta, x)` and that of the generator's draws,
+:math:`Q`, has the lower bound
 
 .. math:: D_f(P \| Q) = \int q\, f(p / q) \ge E_P\, T - E_Q\, f^*(T), \qquad T = a(v),
 

@@ -1,4 +1,4 @@
-"""The training history: what happened, as data. It is part of every checkpoint, and stopping rules read nothing else."""
+"""The training history: what happened, as data. It is part of every checkpoint; stopping rules read nothing else."""
 
 from __future__ import annotations
 
@@ -44,10 +44,6 @@ _SENTENCES = {
 }
 
 
-def _curve(*names: str) -> Any:
-    return field(default_factory=lambda: {name: [] for name in names})
-
-
 @dataclass
 class History:
     """What happened in training.
@@ -65,9 +61,9 @@ class History:
         stopped: Why the training ended.
     """
 
-    train: dict[str, list[float]] = _curve("step", "loss")
-    validation: dict[str, list[float]] = _curve("step", "score", "excess")
-    learning_rate: dict[str, list[float]] = _curve("step", "value")
+    train: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "loss": []})
+    validation: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "score": [], "excess": []})
+    learning_rate: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "value": []})
     measures: dict[str, list[float]] = field(default_factory=dict)
     kept_step: int = 0
     kept_score: float | None = None

@@ -102,7 +102,10 @@ class _Run:
     def _optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
         config = self.config
         return torch.optim.AdamW(
-            network.parameters(), lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay
+            network.parameters(),
+            lr=config.learning_rate,
+            betas=(config.betas[0], config.betas[1]),
+            weight_decay=config.weight_decay,
         )
 
     def loop(self, batches: BatchSource, validation: Batch, progress: bool) -> History:
