@@ -136,7 +136,7 @@ def compare_with_references(posterior: Posterior) -> list[str]:
     near = np.abs(theta - truth.mean(0)) < 2 * truth.std(0)
     lines = [
         f"{(~dry).sum()} test pairs in which the wave passes and {dry.sum()} in which land stops it; their true",
-        "posteriors were sampled by Markov chains (`tasks/tomography.py`). Given is the explained variance: one minus",
+        "posteriors were sampled by Markov chains (`tasks/reference/tomography.py`). Given is the explained variance: one minus",
         "the squared error of the mean over the prior's variance; over all pairs, both kinds have their weights.",
         "",
         "| | wave passes | land stops it | over all pairs | mean sd, wave passes |",

@@ -61,7 +61,7 @@ def prepared_rows(n: int, x_shape: Sequence[int]) -> int:
 
 @dataclass
 class Choices:
-    """Completes a recipe: what was asked for is taken, and the rest follows from it, the shapes and the number of pairs.
+    """Completes a recipe: what was asked for is taken; the rest follows from it, the shapes and the number of pairs.
 
     Arguments:
         theta_shape: The event shape of the parameters.
@@ -196,7 +196,7 @@ class Choices:
         return box
 
     def tail(self) -> tuple[float, str]:
-        """Scales beyond which data are compressed; on grids, whose sums and transforms have a meaning, extremes only."""
+        """Scales beyond which data are compressed; on grids, whose sums and transforms matter, extremes only."""
         if len(self.x_shape) == 1:
             return 5.0, "a single extreme number must not dominate a vector"
         return 100.0, "only extremes, since data on a grid are summed and transformed"

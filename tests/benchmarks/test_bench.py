@@ -1,4 +1,4 @@
-"""The tables of the paper by one command: what is measured, in how much time, and beside which published figures."""
+"""The tables of the paper by one command: what is measured, in how much time, and next to which published values."""
 
 import csv
 import os
@@ -6,19 +6,20 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import bench, cells, figures, paper, rendering
+from benchmarks import bench, cells, figures, rendering
 from benchmarks.__main__ import main, seconds_of
+from benchmarks.paper.specs import rule_of
 
 from propersbi import Posterior, tasks
+from propersbi.networks import FieldGenerator
 from propersbi.scoring import EnergyScore, Patched
 from propersbi.types import InputError
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 TINY = """
 title = "Tiny"
 family = "paper"
@@ -65,7 +66,7 @@ def written(tmp_path, text):
 
 
 def results(folder):
-    """The table without what the clock and the machine decide."""
+    """The table without what depends on the clock and the machine."""
     rows = bench.read_rows(folder / "bench.csv")
     return [
         {key: value for key, value in row.items() if key not in ("seconds", "peak_mb")}
@@ -76,20 +77,20 @@ def results(folder):
 
 def test_a_killed_run_completes_with_the_same_table(tiny, tmp_path):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    todo = bench.read_spec(str(tiny)).cells()
-    for cell in todo:
+    tiny_cells = bench.read_spec(str(tiny)).cells()
+    for cell in tiny_cells:
         cells.measure(cell, whole / "runs", progress=False)
-    bench.collect(todo, whole, whole / "runs")
+    bench.collect(tiny_cells, whole, whole / "runs")
 
     places = ["--runs", str(cut / "runs"), "--results", str(cut), "--workers", "2"]
     command = [sys.executable, "-m", "benchmarks", "run", str(tiny), *places]
     first = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-    checkpoint = todo[0].folder(cut / "runs") / "checkpoint.ckpt"
+    checkpoint = tiny_cells[0].folder(cut / "runs") / "checkpoint.ckpt"
     while not checkpoint.exists() and first.poll() is None:
         time.sleep(0.01)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
-    assert not (todo[0].folder(cut / "runs") / "result.json").exists()
+    assert not (tiny_cells[0].folder(cut / "runs") / "result.json").exists()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(results(cut)) == 2 * 5
@@ -102,7 +103,7 @@ def test_a_killed_run_completes_with_the_same_table(tiny, tmp_path):
 
 def test_a_budget_reduces_cells_and_says_so(tiny, tmp_path):
     spec = bench.read_spec(str(tiny))
-    (cell, _) = bench.chosen(spec, "", seconds=0.2, workers=1, results=tmp_path, runs=tmp_path)
+    (cell, _) = bench.choose_cells(spec, "", seconds=0.2, workers=1, results=tmp_path, runs=tmp_path)
     result = cells.measure(cell, tmp_path, progress=False)
     assert result["reduced"]
     assert "at most" in result["note"]
@@ -111,7 +112,7 @@ def test_a_budget_reduces_cells_and_says_so(tiny, tmp_path):
     assert {row["reduced"] for row in rows} == {"True"}
     assert "†" in rendering.write_tables(spec, tmp_path)
     assert cell.settings != spec.cells()[0].settings  # the whole cell is still to be measured
-    assert not bench.finished(spec.cells()[0], tmp_path, tmp_path)
+    assert not bench.is_finished(spec.cells()[0], tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -157,11 +158,21 @@ def test_every_specification_is_sound(capsys):
             assert cell.simulations <= cell.n
             assert ("network" in cell.changed) == (cell.spec == "shallow_water-paper")
             if "rule" in cell.method:
-                assert callable(paper.rule_of(cell.method["rule"]))
+                assert callable(rule_of(cell.method["rule"], tasks.get(cell.task).theta_shape))
             if cell.family == "paper" and not spec.parts:
-                assert rendering.published(spec), name
-    rule = paper.rule_of(bench.read_spec("shallow_water-paper").content["methods"][2]["rule"])
-    assert rule == Patched(EnergyScore(), size=20, step=10, weight="paper energy")
+                assert rendering.published_values(spec), name
+    rule = rule_of(bench.read_spec("shallow_water-paper").content["methods"][2]["rule"], (100,))
+    assert rule == Patched(EnergyScore(), size=20, step=10, weight=5 / 81)
+
+
+def test_committed_results_belong_to_the_present_cells():
+    """A cell is identified by its settings: were they changed by accident, its results would be lost."""
+    settings = {
+        (cell.spec, cell.name, cell.settings) for name in bench.spec_names() for cell in bench.read_spec(name).cells()
+    }
+    rows = [row for row in bench.read_rows(bench.RESULTS / "bench.csv") if row["reduced"] != "True"]
+    assert len(rows) > 100
+    assert {(row["spec"], row["cell"], row["settings"]) for row in rows} <= settings
 
 
 def row(**changed):
@@ -177,7 +188,7 @@ def write(folder, rows):
         writer.writerows(rows)
 
 
-def test_tables_stand_beside_the_published_figures_in_three_formats(tmp_path):
+def test_tables_show_published_values_in_three_formats(tmp_path):
     write(
         tmp_path,
         [row(), row(seed="1", value="0.92"), row(cell="d", m="3", value="0.985", reduced="True", note="few steps")],
@@ -195,7 +206,7 @@ def test_tables_stand_beside_the_published_figures_in_three_formats(tmp_path):
     assert page.count("<tr>") == 6 * 4
 
 
-def test_a_whole_measurement_is_preferred_to_a_reduced_one(tmp_path):
+def test_a_complete_measurement_is_preferred_to_a_reduced_one(tmp_path):
     rows = [row(value="0.7", reduced="True", seconds="99"), row(value="0.9"), row(value="0.6", reduced="True")]
     cell = next(cell for cell in bench.read_spec("slcp-paper").cells() if cell.m == 20)
     found = rendering.entry(cell, "c2st", rows, {})
@@ -221,7 +232,7 @@ def test_figures_show_measured_and_published(tmp_path):
     curves = figures.lines(spec.parts[0], "c2st", tmp_path)
     assert [e.values for _, e in curves["Energy", 20]] == [(0.9,), (0.8,), (0.7,)]
     assert [e.published for _, e in curves["GAN", 1]] == [0.97, 0.94, 0.92]
-    (path,) = figures.draw(spec, tmp_path)
+    (path,) = figures.plot(spec, tmp_path)
     assert path.stat().st_size > 10_000
 
 
@@ -249,9 +260,9 @@ def test_figures_of_trained_posteriors(tmp_path, kind, task, names):
     spec = bench.read_spec(str(figure))
     (cell,) = spec.cells()
     with pytest.raises(InputError, match="was trained here yet: `python -m benchmarks run fig`"):
-        figures.draw(spec, tmp_path, tmp_path / "runs")
+        figures.plot(spec, tmp_path, tmp_path / "runs")
     cells.measure(cell, tmp_path / "runs", progress=False)
-    paths = figures.draw(spec, tmp_path, tmp_path / "runs")
+    paths = figures.plot(spec, tmp_path, tmp_path / "runs")
     assert [path.stem for path in paths] == names
     assert all(path.stat().st_size > 3_000 for path in paths)
 
@@ -271,8 +282,12 @@ methods = [{ name = "default", m = [3] }]
 """)
     (cell,) = bench.read_spec(str(path)).cells()
     assert cells.measure(cell, tmp_path, progress=False)["metrics"]["stop_step"] == [2, None]
-    assert type(Posterior.load(cell.folder(tmp_path) / "posterior").sampler).__name__ == "FieldGenerator"
-    (store,) = (tmp_path / "simulations").glob("*-silent")  # noise is not part of the data, but drawn for every batch
+    posterior = Posterior.load(cell.folder(tmp_path) / "posterior")
+    assert isinstance(posterior.sampler.sampler, FieldGenerator)
+    assert posterior.recipe.draws == 3
+    (store,) = (tmp_path / "simulations").glob(
+        "*-noiseless"
+    )  # noise is not part of the data, but drawn for every batch
     assert store.is_dir()
 
 
@@ -286,7 +301,7 @@ def test_bad_figures_get_a_sentence(tmp_path, capsys):
         assert sentence in capsys.readouterr().err
 
 
-def test_published_figures():
+def test_published_values():
     rows = bench.read_rows(bench.HERE / "published.csv")
     found = {
         (r["family"], r["task"], r["method"], int(r["m"]), int(r["n"]), r["metric"]): float(r["value"]) for r in rows
@@ -318,30 +333,13 @@ def test_published_figures():
         assert found[key] == value, key
 
 
-def test_batches_of_the_paper_do_not_know_of_each_other():
-    source = paper.Batches(
-        np.arange(40.0)[:, None], np.zeros((40, 1)), np.arange(30), 20, paper.Standardize((1,)), paper.Standardize((1,))
-    )
-    batches = paper.FreshBatches(source)
-    first, second = (set(batches[i].theta.flatten().tolist()) for i in (0, 1))
-    assert len(first) == len(second) == 20  # without replacement within a batch
-    assert first & second  # but not between batches
-    assert max(first | second) < 30
-
-
-def test_draws_outside_the_prior_are_drawn_again(tiny):
+def test_draws_outside_the_prior_are_resampled(tiny):
     cell, task = bench.read_spec(str(tiny)).cells()[0], tasks.get("two_moons")
-    pairs = cells.simulated(cell, task, tiny.parent, False)
-    options = tomllib.loads(TINY)["training"] | {"max_steps": 1}
-    posterior = paper.fit(
-        pairs.theta, pairs.x, method=dict(cell.method), m=3, seed=0, training=options, reduced=False, folder=None,
-        progress=False,
-    )  # fmt: skip
-    posterior.theta_units.scale.fill_(10.0)  # most draws now lie outside
-    samples, inside = cells.drawn(cell, task, posterior, pairs.x[:2], 200, 0)
+    pairs = cells.simulate(cell, task, tiny.parent, False)
+    posterior = cells.train(cell, task, pairs, None, False, max_steps=1)
+    posterior.sampler.theta_units.scale.fill_(10.0)  # most draws now lie outside
+    samples, inside = cells.sample(cell, task, posterior, pairs.x[:2], 200, 0)
     assert samples.shape == (200, 2, 2)
     assert inside.mean() > 0.3
     assert (np.abs(samples[inside]) <= 1).all()
     assert (inside == (np.abs(samples) <= 1).all(-1)).all()
-    with pytest.raises(InputError, match="no task"):
-        tasks.get("x")

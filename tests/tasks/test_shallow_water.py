@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from propersbi.tasks import tomography
+from propersbi.tasks.reference import tomography
 from propersbi.tasks.shallow_water import (
     NOISE,
     PRIOR,

@@ -114,8 +114,8 @@ class Metropolis:
     r"""A Markov chain for each draw, which moves to :math:`z' = \sqrt{1 - b^2}\, z + b\, \varepsilon`.
 
     With :math:`\varepsilon \sim N(0, I)` the move leaves the normal distribution invariant, so it is accepted with
-    probability :math:`\min(1, v(z') / v(z))`. Reaches take turns: 1 starts afresh and crosses between modes, small ones explore.
-    Chains start from the normal distribution and forget it step by step; a row whose chains hardly moved is not good.
+    probability :math:`\min(1, v(z') / v(z))`. Reaches take turns: 1 starts afresh and crosses between modes, small ones
+    explore. Chains start from the normal distribution and forget it; a row whose chains hardly moved is not good.
 
     Arguments:
         steps: Moves of each chain.

@@ -172,7 +172,7 @@ def _solve_implicit(guess: np.ndarray, target: np.ndarray, face: np.ndarray) -> 
 
 def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """``n`` draws ``(n, 100)`` from the true posterior of one observation, by chains; takes a minute or two."""
-    from propersbi.tasks.tomography import sample_posterior
+    from propersbi.tasks.reference.tomography import sample_posterior
 
     return sample_posterior(x, n, rng)
 
