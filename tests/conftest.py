@@ -7,7 +7,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 from jaxtyping import install_import_hook
 
-MODULES = ("scoring", "samplers", "networks", "training")
+MODULES = ("scoring", "samplers", "networks", "training.objectives", "training.adversarial", "training.divergences")
 install_import_hook([f"propersbi.{name}" for name in MODULES], "beartype.beartype")
 
 import pytest  # noqa: E402

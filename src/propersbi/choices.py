@@ -213,7 +213,7 @@ class Choices:
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
         if steps != 1:
-            slow = min(300, max_steps // 4), "a chain starts as a Gaussian one and, hurried, can get stuck there"
+            slow = min(300, max_steps // 4), "a chain starts as a Gaussian and needs a slow start to leave it"
             chosen["warmup"] = self.choose("warmup", *slow)
             chosen["weight_decay"] = self.choose("weight_decay", *self.weight_decay(rows))
         suited = self.settings(objective)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ MAX_VALIDATION_NUMBERS = 100_000
 MEASURED_ROWS = 500  # of the validation pairs that the objective measures more on than its score
 
 
+@runtime_checkable
 class BatchSource(Protocol):
     """``batches[i]`` is the i-th batch: a function of the seed and i alone."""
 

@@ -162,7 +162,7 @@ def first_reason(rules: tuple[Stopping, ...], history: History) -> StopReason | 
     return next((reason for reason in (rule(history) for rule in rules) if reason is not None), None)
 
 
-def _check_positive(**numbers: float) -> None:
+def _check_positive(**numbers: int | float) -> None:
     for name, number in numbers.items():
         if not (isinstance(number, int | float) and 0 < number < math.inf):
             raise InputError(f"'{name}' must be a positive number, got {number}.")
