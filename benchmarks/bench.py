@@ -197,10 +197,10 @@ def _check(name: str, spec: dict[str, Any]) -> None:
                 raise InputError(f"A scoring rule needs m > 1 draws, got m = {m} for '{method['name']}' in '{name}'.")
 
 
-def _refuse_unknown(content: Mapping[str, Any], known: set[str], what: str) -> None:
+def _refuse_unknown(content: Mapping[str, Any], allowed: set[str], what: str) -> None:
     for key in content:
-        if key not in known:
-            raise InputError(f"{what} has an unknown key '{key}': there are {', '.join(sorted(known))}.")
+        if key not in allowed:
+            raise InputError(f"{what} has an unknown key '{key}': there are {', '.join(sorted(allowed))}.")
 
 
 def is_finished(cell: Cell, results: Path, runs: Path) -> bool:

@@ -124,10 +124,11 @@ def add_noise(test: Simulations, noise: float) -> Simulations:
 HEAD = "| | training s | steps | RMSE | calibration error | on uncertain pixels | 90 % coverage there | ms per draw |"
 
 
-def row(name: str, posterior: Posterior, found: dict[str, float]) -> str:
+def row(name: str, posterior: Posterior, metrics: dict[str, float]) -> str:
     return (
-        f"| {name} | {posterior.info['seconds']:.0f} | {posterior.info['steps']} | **{found['rmse']:.4f}** "
-        f"| {found['calibration']:.3f} | {found['uncertain']:.3f} | {found['coverage']:.3f} | {found['ms']:.1f} |"
+        f"| {name} | {posterior.info['seconds']:.0f} | {posterior.info['steps']} | **{metrics['rmse']:.4f}** "
+        f"| {metrics['calibration']:.3f} | {metrics['uncertain']:.3f} | {metrics['coverage']:.3f} "
+        f"| {metrics['ms']:.1f} |"
     )
 
 
@@ -135,7 +136,7 @@ def main_run(options: argparse.Namespace) -> None:
     train, test = pairs(options.simulations, 1000)
     network = partial(UNetGenerator, finest=options.finest)
     posterior = train_camera(train, 60 * options.minutes, folder=options.folder, network=network)
-    found = measure(posterior, test)
+    metrics = measure(posterior, test)
     lines = [
         "# The noisy camera",
         "",
@@ -145,7 +146,7 @@ def main_run(options: argparse.Namespace) -> None:
         "",
         HEAD,
         "|---" * 8 + "|",
-        row("fresh images", posterior, found),
+        row("fresh images", posterior, metrics),
         *(
             row(
                 f"200 of them, noise of {noise:g} added to the data",
@@ -155,7 +156,7 @@ def main_run(options: argparse.Namespace) -> None:
             for noise in NOISE
         ),
         "",
-        f"{100 * found['uncertain_share']:.0f} % of the pixels are uncertain: the draws' standard deviation exceeds",
+        f"{100 * metrics['uncertain_share']:.0f} % of the pixels are uncertain: the draws' standard deviation exceeds",
         f"{UNCERTAIN}. Published on EMNIST, after hours of training and with test images among the training images:",
         "RMSE .063 for the energy score with patches 8/5, .078 without, .25 for the GAN; calibration error .36, .36",
         "and .50, where ties count as misses.",

@@ -25,7 +25,7 @@ from benchmarks.paper.specs import rule_of
 from benchmarks.paper.training import fit as fit_paper
 from propersbi.posterior import Posterior
 from propersbi.recipes import Recipe
-from propersbi.samplers import support_of
+from propersbi.samplers import Box, support_of
 from propersbi.simulation import Simulations
 from propersbi.storage.config import decode
 from propersbi.storage.files import read_json, write_json
@@ -58,13 +58,13 @@ def _measure(cell: Cell, folder: Path, runs: Path, progress: bool) -> dict[str, 
     limit = {} if plan["max_steps"] is None else {"max_steps": plan["max_steps"]}
     posterior = train(cell, task, sims, folder, progress, **limit)
     started = time.monotonic()
-    found = evaluate(cell, task, posterior, plan["observations"], folder)
+    metrics = evaluate(cell, task, posterior, plan["observations"], folder)
     info = posterior.info
     seconds = simulating + info["seconds"] + time.monotonic() - started
-    found |= {"runtime": [round(seconds, 1), None], "stop_step": [info["steps"], None]}
+    metrics |= {"runtime": [round(seconds, 1), None], "stop_step": [info["steps"], None]}
     reductions = _reductions(cell, plan)
     return {
-        "metrics": {name: found[name] for name in cell.metrics},
+        "metrics": {name: metrics[name] for name in cell.metrics},
         "reduced": bool(reductions),
         "note": "; ".join([*reductions, f"stopped by {info['stopped']}"]),
         "seconds": round(info["seconds"], 1),
@@ -157,17 +157,17 @@ def train(cell: Cell, task: Task, sims: Simulations, folder: Path | None, progre
 
 def evaluate(cell: Cell, task: Task, posterior: Posterior, observations: int, folder: Path) -> dict[str, Any]:
     """Mean and standard deviation of every metric: over observations, or over parameters, as in the paper."""
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     if "c2st" in cell.metrics:
         num_samples, draws = cell.evaluation["draws"], []
         for i in range(1, observations + 1):
             samples, inside = sample(cell, task, posterior, task.observation(i)[None], num_samples, i)
             accepted = samples[:, 0][inside[:, 0]]
             draws.append(accepted if len(accepted) >= MIN_INSIDE else samples[:, 0])
-        found["c2st"] = c2st_scores(task, draws, num_samples, cell.seed, folder, cell.name)
+        metrics["c2st"] = c2st_scores(task, draws, num_samples, cell.seed, folder, cell.name)
     if set(cell.metrics) & {"calibration_error", "r2", "nrmse", "rmse", "crps"}:
-        found |= _errors(*sample_test_pairs(cell, task, posterior))
-    return {name: [round(float(np.mean(v)), 6), round(float(np.std(v)), 6)] for name, v in found.items()}
+        metrics |= _errors(*sample_test_pairs(cell, task, posterior))
+    return {name: [round(float(np.mean(v)), 6), round(float(np.std(v)), 6)] for name, v in metrics.items()}
 
 
 def sample_test_pairs(cell: Cell, task: Task, posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
@@ -219,7 +219,9 @@ def sample(
 
 def _inside(task: Task, samples: np.ndarray) -> np.ndarray:
     flat = samples.reshape(*samples.shape[:2], -1)
-    low, high = support_of(task.prior).ends()
+    support = support_of(task.prior)
+    assert isinstance(support, Box)  # as of all tasks
+    low, high = support.ends()
     return np.asarray(np.all((flat >= low) & (flat <= high), axis=-1))
 
 

@@ -77,7 +77,7 @@ def measure(problem: str, method: str, seconds: float) -> tuple[dict[str, Any], 
     steps = round(seconds / pace * 50)
     started = time.process_time()
     posterior = train(max_steps=steps)
-    used = time.process_time() - started
+    elapsed = time.process_time() - started
     test = ps.simulate(task.prior, task.simulate, PAIRS, seed=SEED + 1)
     draws = posterior.sample_batched((250,), x=test.x, seed=SEED, show_progress_bars=False).numpy()
     scores, covered = [], []
@@ -87,7 +87,7 @@ def measure(problem: str, method: str, seconds: float) -> tuple[dict[str, Any], 
         scores.append(ps.metrics.c2st(samples, truth))
         covered.append(modes_covered(samples, truth, mode))
     error = ps.metrics.calibration_error(draws, np.asarray(test.theta)).mean()
-    row = {"steps": posterior.info["steps"], "seconds": used, "modes": np.mean(covered)}
+    row = {"steps": posterior.info["steps"], "seconds": elapsed, "modes": np.mean(covered)}
     row |= {"calibration": error, "c2st": np.mean(scores), "stopped": posterior.info["stopped"]}
     first = posterior.sample((DRAWS,), x=task.observation(1), seed=1, show_progress_bars=False).numpy()
     return row, first

@@ -53,26 +53,26 @@ def plot(spec: Spec, results: Path = HERE / "results", runs: Path = RUNS) -> lis
 
 def trained_posteriors(spec: Spec, runs: Path) -> Iterator[tuple[str, Cell, Posterior]]:
     """Methods, cells and posteriors that were trained here, complete ones before reduced ones (†)."""
-    found = False
+    any_trained = False
     for cell in spec.cells():
         folders = [cell.folder(runs), *sorted((runs / cell.spec).glob(f"{cell.name}-*"))]
         ready = [folder for folder in folders if (folder / "result.json").exists() and (folder / "posterior").exists()]
         if ready:
-            found = True
+            any_trained = True
             mark = "" if ready[0] == cell.folder(runs) else " †"
             yield cell.method["name"] + mark, cell, Posterior.load(ready[0] / "posterior")
-    if not found:
+    if not any_trained:
         raise InputError(f"No cell of '{spec.name}' was trained here yet: `python -m benchmarks run {spec.name}`.")
 
 
 def lines(spec: Spec, metric: str, results: Path) -> dict[tuple[str, int], list[tuple[int, Entry]]]:
     """For every method and m, the entries at all numbers of simulations."""
     rows, published = read_rows(results / "bench.csv"), published_values(spec)
-    found: dict[tuple[str, int], list[tuple[int, Entry]]] = {}
+    curves: dict[tuple[str, int], list[tuple[int, Entry]]] = {}
     for cell in spec.cells():
         if cell.seed == spec.content["seeds"][0]:
-            found.setdefault((cell.method["name"], cell.m), []).append((cell.n, entry(cell, metric, rows, published)))
-    return found
+            curves.setdefault((cell.method["name"], cell.m), []).append((cell.n, entry(cell, metric, rows, published)))
+    return curves
 
 
 def _lines(spec: Spec, results: Path, _runs: Path) -> Iterator[tuple[str, Any]]:
@@ -98,12 +98,12 @@ def _lines(spec: Spec, results: Path, _runs: Path) -> Iterator[tuple[str, Any]]:
 
 def _legend(figure: Any, axes: list[Any]) -> None:
     """One legend above all panels, with every method once."""
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for one in axes:
-        found |= {text: handle for handle, text in zip(*one.get_legend_handles_labels(), strict=True)}
-    if found:
-        options = {"frameon": False, "fontsize": 7.5, "handlelength": 3.5, "ncols": min(5, len(found))}
-        figure.legend(list(found.values()), list(found), loc="outside upper center", **options)
+        handles |= {text: handle for handle, text in zip(*one.get_legend_handles_labels(), strict=True)}
+    if handles:
+        options = {"frameon": False, "fontsize": 7.5, "handlelength": 3.5, "ncols": min(5, len(handles))}
+        figure.legend(list(handles.values()), list(handles), loc="outside upper center", **options)
 
 
 def _line(axes: Any, points: list[tuple[int, float | None]], colour: str, shape: str, **options: Any) -> None:

@@ -66,9 +66,9 @@ def main() -> None:
             samplers[method] = train(task.prior, theta, x, SEED, max_num_epochs=5)[0]
         torch.set_num_threads(options.threads)
         for draws in DRAWS:
-            taken = {method: fastest(sample, task.observation(1), draws) for method, sample in samplers.items()}
-            ratio = taken["sbi NPSE"] / taken["ours"]
-            figures = " | ".join(f"{value:.3f}" for value in taken.values())
+            seconds = {method: fastest(sample, task.observation(1), draws) for method, sample in samplers.items()}
+            ratio = seconds["sbi NPSE"] / seconds["ours"]
+            figures = " | ".join(f"{value:.3f}" for value in seconds.values())
             lines.append(f"| {name} | {draws:,} | {figures} | {ratio:.0f}x |")
             print(lines[-1], flush=True)
     lines += ["", f"Machine: {machine()}. Date: {date.today().isoformat()}. Seed {SEED}.", ""]

@@ -85,11 +85,11 @@ def row(name: str, ours: Score, plain: Score, m: int, n: int, event: tuple[int, 
     generator = torch.Generator().manual_seed(0)
     samples = torch.randn(m, n, *event, generator=generator).requires_grad_()
     theta = torch.randn(n, *event, generator=generator)
-    used = [memory(score, samples, theta) for score in (ours, plain)]
-    taken = fastest([ours, plain], samples, theta)
+    megabytes = [memory(score, samples, theta) for score in (ours, plain)]
+    times = fastest([ours, plain], samples, theta)
     shape = " x ".join(map(str, event))
-    line = f"| {name} | {m} | {shape} | {n} | {1000 * taken[0]:.2f} | {1000 * taken[1]:.2f} | "
-    line += f"**{taken[1] / taken[0]:.1f}x** | {used[0]:.0f} | {used[1]:.0f} |"
+    line = f"| {name} | {m} | {shape} | {n} | {1000 * times[0]:.2f} | {1000 * times[1]:.2f} | "
+    line += f"**{times[1] / times[0]:.1f}x** | {megabytes[0]:.0f} | {megabytes[1]:.0f} |"
     print(line, flush=True)
     return line
 

@@ -136,10 +136,10 @@ def _lines(rows: list[dict[str, str]]) -> Iterator[str]:
     for simulations, method in dict.fromkeys((row["simulations"], row["method"]) for row in rows):
         cell = [row for row in rows if (row["simulations"], row["method"]) == (simulations, method)]
         each = {o: [float(row["c2st"]) for row in cell if row["observation"] == o] for o in "123"}
-        observed = " | ".join(f"{np.mean(found):.3f}" if found else "" for found in each.values())
-        mean = f"**{np.mean([np.mean(found) for found in each.values()]):.3f}**" if all(each.values()) else ""
+        columns = " | ".join(f"{np.mean(scores):.3f}" if scores else "" for scores in each.values())
+        mean = f"**{np.mean([np.mean(scores) for scores in each.values()]):.3f}**" if all(each.values()) else ""
         seconds, seeds = np.mean([float(row["seconds"]) for row in cell]), len({row["seed"] for row in cell})
-        yield f"| {int(simulations):,} | {method} | {observed} | {mean} | {seeds} | {seconds:.0f} s |"
+        yield f"| {int(simulations):,} | {method} | {columns} | {mean} | {seeds} | {seconds:.0f} s |"
 
 
 def main() -> None:

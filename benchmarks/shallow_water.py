@@ -89,14 +89,14 @@ def measure(posterior: Posterior, draws: int = DRAWS) -> tuple[dict[str, float],
         part = posterior.sample_batched((draws,), x=test.x[start : start + 100], seed=start, show_progress_bars=False)
         samples[:, start : start + 100] = part.numpy()
     dry = is_blocked(theta)
-    found = {
+    metrics = {
         "r2": float(ps.metrics.r2(samples, theta).mean()),
         "nrmse": float(ps.metrics.nrmse(samples, theta).mean()),
         "calibration": float(ps.metrics.calibration_error(samples, theta).mean()),
         "open": float(ps.metrics.r2(samples[:, ~dry], theta[~dry]).mean()),
         "blocked": float(dry.mean()),
     }
-    return found, sbc_ranks(samples, theta, seed=SEED)
+    return metrics, sbc_ranks(samples, theta, seed=SEED)
 
 
 def reference_pairs(count: int) -> np.ndarray:
@@ -136,8 +136,8 @@ def compare_with_references(posterior: Posterior) -> list[str]:
     near = np.abs(theta - truth.mean(0)) < 2 * truth.std(0)
     lines = [
         f"{(~dry).sum()} test pairs in which the wave passes and {dry.sum()} in which land stops it; their true",
-        "posteriors were sampled by Markov chains (`tasks/reference/tomography.py`). Given is the explained variance: one minus",
-        "the squared error of the mean over the prior's variance; over all pairs, both kinds have their weights.",
+        "posteriors were sampled by Markov chains (`tasks/reference/tomography.py`). Given is the explained variance:",
+        "one minus the squared error of the mean over the prior's variance; over all pairs, both kinds weighted.",
         "",
         "| | wave passes | land stops it | over all pairs | mean sd, wave passes |",
         "|---|---|---|---|---|",
@@ -183,9 +183,9 @@ def compare(steps: int) -> list[str]:
     return lines
 
 
-def line(name: str, found: dict[str, float]) -> str:
-    figures = f"{found['r2']:.3f} | {found['nrmse']:.4f} | {found['calibration']:.3f}"
-    return f"| {name} | {found['seconds']:.0f} | {found['steps']:.0f} | {figures} |"
+def line(name: str, metrics: dict[str, float]) -> str:
+    figures = f"{metrics['r2']:.3f} | {metrics['nrmse']:.4f} | {metrics['calibration']:.3f}"
+    return f"| {name} | {metrics['seconds']:.0f} | {metrics['steps']:.0f} | {figures} |"
 
 
 def main() -> None:
@@ -206,7 +206,7 @@ def main() -> None:
             reference(int(i))
         return
     posterior = load_or_train(FOLDER / "main", 60 * options.minutes, options.steps, rule=ENERGY)
-    found, ranks = measure(posterior)
+    metrics, ranks = measure(posterior)
     info = posterior.info
     lines = [
         "# Shallow water",
@@ -215,11 +215,11 @@ def main() -> None:
         "",
         "| | seconds | steps | R2 | NRMSE | calibration error |",
         "|---|---|---|---|---|---|",
-        line("propersbi", {**found, "steps": info["steps"], "seconds": info["seconds"]}),
+        line("propersbi", {**metrics, "steps": info["steps"], "seconds": info["seconds"]}),
         PUBLISHED,
         "",
-        f"In {100 * found['blocked']:.1f} % of the test pairs land stops the wave and hides what lies behind it; "
-        f"over all others R2 is {found['open']:.3f}.",
+        f"In {100 * metrics['blocked']:.1f} % of the test pairs land stops the wave and hides what lies behind it; "
+        f"over all others R2 is {metrics['open']:.3f}.",
         "",
         *compare_with_references(posterior),
         "",

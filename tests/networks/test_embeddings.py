@@ -50,13 +50,13 @@ def test_white_noise_in_the_spectrum_is_white_noise_of_the_same_size_in_the_fiel
         ({"x_shape": (8, 8), "channels": (4,)}, "channels"),
     ],
 )
-def test_wrong_grids_get_a_sentence(options, sentence):
+def test_wrong_grids_are_reported(options, sentence):
     with pytest.raises(InputError, match=sentence):
         GridEmbedding(**options)
 
 
 def bumps(n):
-    """Fields with a bump, and data over time in which it is seen."""
+    """Fields with a bump, and noisy data that show it over time."""
     rng = np.random.default_rng(0)
     theta = np.exp(-0.5 * ((np.arange(16) - rng.uniform(2, 14, (n, 1))) / 2) ** 2)
     return theta, np.repeat(theta[:, None], 8, 1) + 0.05 * rng.normal(size=(n, 8, 16))
@@ -75,31 +75,35 @@ def test_places_are_interpolated_and_noise_has_several_lengths():
 
 @pytest.mark.parametrize("network", ["field", "embedding", "chain"])
 def test_fields_are_learnt_from_grids_and_come_back_from_disk(tmp_path, network):
-    theta, seen = bumps(600)
+    theta, data = bumps(600)
     embedding = GridEmbedding((2, 8, 16), channels=(4, 8), width=24, features=32, spectrum=True)
     options = {
-        "field": {"network": partial(FieldGenerator, shared=4, width=32, spectrum=True), "steps": 1},
-        "embedding": {"network": partial(MLPGenerator, width=32, depth=0), "embedding": embedding, "steps": 1},
-        "chain": {"network": partial(MLPGenerator, width=32, depth=0), "embedding": embedding, "steps": 3},
+        "field": {"network": partial(FieldGenerator, shared=4, width=32, spectrum=True), "refinement_steps": 1},
+        "embedding": {
+            "network": partial(MLPGenerator, width=32, depth=0),
+            "embedding": embedding,
+            "refinement_steps": 1,
+        },
+        "chain": {"network": partial(MLPGenerator, width=32, depth=0), "embedding": embedding, "refinement_steps": 3},
     }[network]
-    posterior = ps.fit(theta, spectrum(seen), m=4, max_steps=150, progress=False, **options)
-    draws = posterior.sample_batched((50,), x=spectrum(seen[:20]), seed=0)
+    posterior = ps.fit(theta, spectrum(data), draws=4, max_steps=150, progress=False, **options)
+    draws = posterior.sample_batched((50,), x=spectrum(data[:20]), seed=0)
     assert draws.shape == (50, 20, 16)
     assert (draws.mean(0).numpy() - theta[:20]).std() < 0.7 * theta.std()
     posterior.save(tmp_path / "posterior")
-    again = ps.Posterior.load(tmp_path / "posterior").sample_batched((50,), x=spectrum(seen[:20]), seed=0)
+    again = ps.Posterior.load(tmp_path / "posterior").sample_batched((50,), x=spectrum(data[:20]), seed=0)
     torch.testing.assert_close(draws, again, atol=1e-5, rtol=1e-4)
 
 
 def test_large_grids_get_an_embedding_and_one_pass_by_themselves():
     rng = np.random.default_rng(0)
     posterior = ps.fit(rng.normal(size=(60, 2)), rng.normal(size=(60, 40, 30)), max_steps=2, progress=False)
-    assert isinstance(posterior.sampler.embedding, GridEmbedding)
+    assert isinstance(posterior.sampler.sampler.embedding, GridEmbedding)
     assert posterior.sample((3,), x=np.zeros((40, 30))).shape == (3, 2)
 
 
 def test_noise_is_drawn_anew_for_every_batch():
-    """Without its noise, x tells the parameter exactly; the posterior must be as wide as the noise all the same."""
+    """Without its noise, x determines the parameter; the posterior must have the width of the noise all the same."""
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(500, 1))
     calls = []
