@@ -162,9 +162,10 @@ def table(rows: list[dict[str, str]]) -> str:
             if (other["task"], other["simulations"]) == (row["task"], row["simulations"])
         }
         best = f"{float(row['c2st']) - min(figures.values()):+.3f}" if figures else ""
+        bold = "**" if figures and float(row["c2st"]) <= min(figures.values()) else ""
         lines.append(
             f"| {row['task']} | {int(row['simulations']):,} | {row['method']} | {row['seed']} "
-            f"| **{float(row['c2st']):.3f}** ({float(row['c2st_sd']):.3f}) | {float(row['train_seconds']):.0f} s "
+            f"| {bold}{float(row['c2st']):.3f}{bold} ({float(row['c2st_sd']):.3f}) | {float(row['train_seconds']):.0f} s "
             f"| {float(row['sample_seconds']) * 10_000 / int(row['draws']):.2f} s "
             f"| {' | '.join(f'{figures[name]:.3f}' if name in figures else '' for name in PUBLISHED)} | {best} |"
         )
@@ -195,7 +196,9 @@ def brief(rows: list[dict[str, str]]) -> str:
             cells += [published.get((task, simulations, name)) for name in others]
             figures = [f"{float(cell['c2st']):.3f}".removeprefix("0") if cell else "" for cell in (row, *cells)]
             seconds = f"{float(row['train_seconds']):.0f} s"
-            columns = [task, f"{int(simulations):,}", f"**{figures[0]}**", seconds, *figures[1:]]
+            lowest = min(figure for figure in figures if figure)
+            figures = [f"**{figure}**" if figure == lowest else figure for figure in figures]  # the best of all methods
+            columns = [task, f"{int(simulations):,}", figures[0], seconds, *figures[1:]]
             lines.append(f"| {' | '.join(columns)} |")
     return "\n".join([*lines, ""])
 
