@@ -105,7 +105,7 @@ def test_a_row_without_good_noise_has_no_gradient_and_is_counted():
     assert all(weight.grad is None or not weight.grad.any() for weight in generator.parameters())
 
 
-def test_only_one_pass_generators_have_their_noise_corrected():
+def test_only_one_pass_generators_have_their_noise_corrected(unchecked_shapes):
     with pytest.raises(InputError, match="refinement_steps=1"):
         LatentCorrected(object(), Rejection(), bell, lambda theta: theta)
 

@@ -311,7 +311,8 @@ if __name__ == "__main__":
 
 def start_script(tmp_path, folder, **options):
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
+    if not script.exists():  # another process may be reading it
+        script.write_text(SCRIPT)
     command = [sys.executable, str(script), str(tmp_path / folder), json.dumps(options)]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
