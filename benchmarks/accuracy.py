@@ -165,7 +165,8 @@ def table(rows: list[dict[str, str]]) -> str:
         bold = "**" if figures and float(row["c2st"]) <= min(figures.values()) else ""
         lines.append(
             f"| {row['task']} | {int(row['simulations']):,} | {row['method']} | {row['seed']} "
-            f"| {bold}{float(row['c2st']):.3f}{bold} ({float(row['c2st_sd']):.3f}) | {float(row['train_seconds']):.0f} s "
+            f"| {bold}{float(row['c2st']):.3f}{bold} ({float(row['c2st_sd']):.3f}) "
+            f"| {float(row['train_seconds']):.0f} s "
             f"| {float(row['sample_seconds']) * 10_000 / int(row['draws']):.2f} s "
             f"| {' | '.join(f'{figures[name]:.3f}' if name in figures else '' for name in PUBLISHED)} | {best} |"
         )

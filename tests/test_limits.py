@@ -15,11 +15,14 @@ FOREIGN = {
     "diagnostics/comparison.py": 3,  # samplers of any library
     "diagnostics/measure.py": 1,  # likewise
     "samplers/base.py": 2,  # a user's own module
-    "samplers/bounds.py": 7,  # priors, and torch's constraints
+    "samplers/priors.py": 3,  # priors
+    "samplers/torch_support.py": 4,  # torch's constraints
     "sequential/corrections.py": 1,  # priors
-    "simulation/priors.py": 2,  # priors
-    "simulation/simulations.py": 1,  # the iterator of a user's executor
-    "training/batches.py": 1,  # arrays and rows of any kind
+    "simulation/prior_kinds.py": 15,  # priors: those of torch, SciPy, pandas and of users
+    "simulation/priors.py": 2,  # likewise
+    "simulation/results.py": 3,  # what simulators return, tables of pandas among it
+    "simulation/runs.py": 1,  # the iterator of a user's executor
+    "training/batches.py": 2,  # arrays and rows of any kind
 }
 
 

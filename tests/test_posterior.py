@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import shutil
@@ -5,12 +6,14 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import propersbi as ps
 from propersbi.networks import MLPGenerator
-from propersbi.posterior import Posterior
-from propersbi.samplers.base import Adapted
+from propersbi.posterior import Posterior, checked_names
+from propersbi.posterior_files import config_checksum
+from propersbi.samplers.base import Adapted, Sampler
 from propersbi.samplers.bounds import Box
 from propersbi.samplers.standardized import Standardize, Standardized
 from propersbi.types import InputError
@@ -138,12 +141,10 @@ def test_missing_and_empty_files_are_refused(saved, name):
 
 def rewritten(folder, change):
     """A forged file: its checksum fits what it says."""
-    from propersbi.posterior import _checksum
-
     config = json.loads((folder / "config.json").read_text())
     config.pop("checksum")
     change(config)
-    (folder / "config.json").write_text(json.dumps({**config, "checksum": _checksum(config)}))
+    (folder / "config.json").write_text(json.dumps({**config, "checksum": config_checksum(config)}))
 
 
 @pytest.mark.parametrize(
@@ -164,10 +165,19 @@ def rewritten(folder, change):
             "pass it again as 'embedding'",
         ),
         (lambda c: c.update(format=1), "has format 1; this version reads format 2"),
-        (lambda c: c.update(sampler=[]), "is not a sampler"),
+        (lambda c: c.update(sampler=[]), "'sampler' in .* is not what it should be"),
+        (lambda c: c.update(sampler={"class": "Box"}), "is not a sampler"),
+        (lambda c: c.update(info=[1, 2]), "'info' in .* is not what it should be"),
+        (lambda c: c.update(weights=None), "'weights' in .* is not what it should be"),
+        (lambda c: c["sampler"].update(sampler={"class": "Standardize", "shape": [2]}), "cannot be built"),
+        (lambda c: c["sampler"].update(sampler=7), "cannot be built"),
+        (lambda c: c["sampler"].update(x_units=3), "do not fit its network|damaged|cannot be built"),
+        (lambda c: c["sampler"].update(theta_units={"class": "Box"}), "do not fit its network|damaged|cannot be built"),
+        (lambda c: c.update(parameter_names=["a", "a"]), "Two parameter names are the same: 'a'"),
         (lambda c: c["sampler"].update(box="everywhere"), "cannot be built from what was saved"),
         (lambda c: c.update(recipe={"class": "Recipe", "network": {"class": "Own", "name": "a"}}), "needs a 'rule'"),
         (lambda c: c.update(history={"steps": 3}), "missing or unknown entries"),
+        (lambda c: c.update(history=5), "'history' in .* is not what it should be"),
         (lambda c: c.update(parameter_names=["a"]), "1 parameter names for 2 parameters"),
         (lambda c: c["sampler"].pop("sampler"), "cannot be built from what was saved"),
         (lambda c: c.pop("info"), "'info' is missing"),
@@ -183,8 +193,6 @@ def test_a_hostile_configuration_is_refused(saved, change, message, unchecked_sh
 def test_a_pickle_in_place_of_weights_is_refused(saved, tmp_path):
     _, folder = saved
     torch.save({"a": 1}, folder / "weights.safetensors")
-    import hashlib
-
     digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
     rewritten(folder, lambda c: c.update(weights=digest))
     with pytest.raises(InputError, match="not a file of weights"):
@@ -241,15 +249,108 @@ def test_bad_batches_and_counts_get_a_sentence():
         posterior.sample_batched((5,), x=np.zeros(3))
     with pytest.raises(InputError, match="'x' is empty"):
         posterior.sample_batched((5,), x=np.zeros((0, 3)))
-    with pytest.raises(InputError, match="number of draws must be positive, got 0"):
-        posterior.sample((0,), x=np.zeros(3))
 
 
-def test_summary_names_every_parameter():
-    summary = make().summary(np.zeros(3), num_samples=500, seed=0)
+def test_a_number_of_draws_is_a_shape_of_that_length():
+    posterior = make()
+    x = np.zeros(3)
+    expected = posterior.sample((50,), x=x, seed=1)
+    assert torch.equal(posterior.sample(50, x=x, seed=1), expected)
+    assert torch.equal(posterior.sample(np.int64(50), x, seed=1), expected)
+    assert torch.equal(posterior.sample(torch.Size([50]), x, seed=1), expected)
+    assert posterior.sample_batched(5, np.zeros((7, 3))).shape == (5, 7, 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((0,), r"number of draws must be positive, got \(0,\)"),
+        ((-2, -3), r"number of draws must be positive, got \(-2, -3\)"),
+        (-1, "number of draws must be positive, got -1"),
+        (10**12, r"1,000,000,000,000 draws for 1 observations take 8,000 GB, but the memory has .* GB"),
+        ((10**6, 10**6), "ask for fewer at once"),
+        (2.5, "'sample_shape' must be a number of draws or a tuple of them, got 2.5"),
+        ((2.5,), "'sample_shape' must be a number of draws"),
+        ("many", "'sample_shape' must be a number of draws"),
+        (None, "'sample_shape' must be a number of draws"),
+    ],
+)
+def test_impossible_sample_shapes_get_a_sentence(shape, message):
+    posterior = make()
+    for draw, x in ((posterior.sample, np.zeros(3)), (posterior.sample_batched, np.zeros((1, 3)))):
+        with pytest.raises(InputError, match=message):
+            draw(shape, x)
+
+
+def test_summary_is_data_and_a_table():
+    posterior = make()
+    summary = posterior.summary(np.zeros(3), num_samples=500, seed=0)
     assert list(summary) == ["theta_1", "theta_2"]
     row = summary["theta_1"]
     assert row["5%"] < row["median"] < row["95%"]
+    assert dict(summary) == summary == {name: summary[name] for name in summary}
+    lines = str(summary).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert lines[0].split() == ["parameter", "mean", "sd", "median", "5%", "95%"]
+    assert "<td>theta_2</td>" in summary._repr_html_()
+    assert "<td>parameters</td>" in posterior._repr_html_()
+
+
+class Moons(Sampler):
+    """Two normal clusters, the second of them narrower and so the denser one."""
+
+    theta_shape, x_shape = (2,), (1,)
+
+    def sample(self, m, x):
+        first = torch.rand(m, len(x), 1) < 0.5
+        wide = torch.tensor([-3.0, 0.0]) + 1.0 * torch.randn(m, len(x), 2)
+        narrow = torch.tensor([3.0, 1.0]) + 0.2 * torch.randn(m, len(x), 2)
+        return torch.where(first, wide, narrow)
+
+
+def test_map_is_the_densest_draw():
+    posterior = Posterior(Moons())
+    best = posterior.map([0.0], seed=0)
+    assert best.shape == (2,)
+    assert torch.allclose(best, torch.tensor([3.0, 1.0]), atol=0.1)
+    draws = posterior.sample(5000, [0.0], seed=0)
+    assert (draws == best).all(1).any()
+    assert posterior.map([0.0], num_samples=1).shape == (2,)
+
+
+def test_two_parameters_need_two_names():
+    assert checked_names(["a", "b"], (2,)) == ("a", "b")
+    with pytest.raises(InputError, match="names are the same: 'a'"):
+        checked_names(["a", "b", "a"], (3,))
+
+
+def rewritten_weights(folder, change):
+    """Forged weights: both checksums fit."""
+    tensors = load_file(folder / "weights.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "weights.safetensors")
+    digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    rewritten(folder, lambda config: config.update(weights=digest))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(saved, bad):
+    _, folder = saved
+    rewritten_weights(folder, lambda tensors: tensors["sampler.sampler.out.bias"].fill_(bad))
+    with pytest.raises(InputError, match=r"not all finite: 'sampler\.out\.bias' holds NaN or infinity"):
+        Posterior.load(folder)
+
+
+def test_what_is_not_a_file_is_not_read(saved):
+    _, folder = saved
+    (folder / "weights.safetensors").unlink()
+    (folder / "weights.safetensors").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="not a regular file"):
+        Posterior.load(folder)
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    with pytest.raises(InputError, match="not a regular file"):
+        Posterior.load(folder)
 
 
 def test_saving_to_a_full_disk_keeps_the_old_posterior(saved, monkeypatch):
@@ -259,7 +360,7 @@ def test_saving_to_a_full_disk_keeps_the_old_posterior(saved, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("propersbi.posterior.write_json", full)
+    monkeypatch.setattr("propersbi.posterior_files.write_json", full)
     with pytest.raises(OSError, match="No space left"):
         posterior.save(folder)
     assert (folder / "weights.safetensors").read_bytes() == before

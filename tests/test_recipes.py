@@ -50,6 +50,9 @@ RECIPES = {
     "adversarial": {"objective": partial(ps.Adversarial, divergence=ps.training.divergences.KL(), critic_steps=2)},
     "flow": {"objective": ps.MaximumLikelihood},
     "network": {"network": partial(MLPGenerator, width=16, places=(0, 1))},
+    "simplex": {"support": ps.samplers.Simplex(2)},
+    "integers": {"discrete": [1], "support": (0.0, 5.0)},
+    "blocks": {"support": [ps.samplers.Categories(3), ps.samplers.Integers(lower=0.0)]},
     "built": {"network": MLPGenerator((2,), (2,), width=16)},
 }
 
@@ -125,6 +128,8 @@ def test_weights_decay_where_data_have_many_numbers():
         ({"ensemble": 0}, "'ensemble' must be a whole number of at least 1, got 0"),
         ({"draws": True}, None),
         ({"tail": -1.0}, "'tail' must be positive, got -1.0"),
+        ({"support": 5}, "'support' must be a Box or another support"),
+        ({"discrete": ["a"]}, "'discrete' names the parameter 'a'"),
         ({"objective": ps.Adversarial, "draws": 3}, "Give 'draws' to the objective itself"),
         ({"support": ((0.0, 0.0, 0.0), (1.0, 1.0, 2.0))}, "do not fit parameters of shape"),
     ],

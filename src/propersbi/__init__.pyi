@@ -53,5 +53,7 @@ from .training.stopping import FirstRise as FirstRise
 from .training.stopping import Patience as Patience
 from .training.stopping import TimeLimit as TimeLimit
 from .types import InputError as InputError
+from .typicality import Typicality as Typicality
+from .typicality import UnlikeSimulations as UnlikeSimulations
 
 __version__: str

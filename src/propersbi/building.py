@@ -13,8 +13,21 @@ from torch import Tensor, nn
 
 from propersbi.choices import prepared_rows
 from propersbi.recipes import Own, Recipe
-from propersbi.samplers import Adapted, ChainGenerator, LinearResidual, Refined, Sampler, Standardize, Standardized
+from propersbi.samplers import (
+    Adapted,
+    Bijection,
+    Box,
+    ChainGenerator,
+    LinearResidual,
+    Refined,
+    Sampler,
+    Standardize,
+    Standardized,
+    Subset,
+    Support,
+)
 from propersbi.samplers.base import refinement_steps_of
+from propersbi.samplers.blocks import with_integers
 from propersbi.scoring import resolved
 from propersbi.storage.config import qualified_name
 from propersbi.storage.randomness import seeded
@@ -91,6 +104,8 @@ def build_sampler(
         modules: A network or embedding that is already built.
         seed: Of the initial weights.
     """
+    support = _support(recipe, shapes[0])
+    shapes = support.real_shape(shapes[0]), shapes[1]
     with seeded(seed):
         embedding = modules.get("embedding")
         if embedding is None and recipe.embedding is not None:
@@ -104,7 +119,18 @@ def build_sampler(
             raise InputError("Give the embedding to the network itself when 'network' is already built.")
         sampler = _refined(_as_sampler(network, shapes), recipe.refinement_steps)
     sampler = LinearResidual(sampler) if recipe.regression else sampler
-    return Standardized(sampler, Standardize(shapes[0]), Standardize(shapes[1], tail=recipe.tail), recipe.support)
+    units = Standardize(shapes[0]), Standardize(shapes[1], tail=recipe.tail)
+    return Standardized(sampler, *units, support.box, None if isinstance(support, Box) else support)
+
+
+def _support(recipe: Recipe, theta_shape: tuple[int, ...]) -> Support:
+    """The support of a recipe, with its whole numbers."""
+    given = recipe.support
+    if isinstance(given, Subset | Bijection) and isinstance(given.support, Own):
+        raise InputError(f"The recipe names a support of your own, '{given.support}': pass it again as 'support'.")
+    if not given.fits(theta_shape):
+        raise InputError(f"The support {given} does not fit parameters of shape {theta_shape}.")
+    return with_integers(given, recipe.discrete, int(np.prod(theta_shape)))
 
 
 def _make(role: str, make: Any, shapes: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -178,12 +204,13 @@ def prepare_sampler(
             sampler.prepare(theta, noisy, sampler.box.bounds(int(np.prod(data.shapes[0]))))
     else:
         sampler = start
-    units = sampler.theta_units, sampler.x_units
+    units = sampler.to_units, sampler.x_units
     size = min(recipe.batch_size, len(rows))
     batches = Batches(data.theta, data.x, rows, size, *units, seed, data.weight, data.noise)
     with seeded(seed):
         held_out = batches.read(validation)
-    return Prepared(sampler, sampler.theta_units(theta), batches, held_out, content)
+        in_units = sampler.to_units(theta)
+    return Prepared(sampler, in_units, batches, held_out, content)
 
 
 def build_objective(recipe: Recipe, prepared: Prepared, wrap_sampler: WrapSampler | None, seed: int) -> Objective:

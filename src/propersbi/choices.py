@@ -7,15 +7,20 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from torch import nn
 
 from propersbi.networks import is_grid, is_image_problem
 from propersbi.recipes import Factory, Own, Recipe, check_names, training_names
-from propersbi.samplers import ChainGenerator, Refined, RefinedSampler, Sampler, Standardized, support_of
+from propersbi.samplers import ChainGenerator, Refined, RefinedSampler, Sampler, Standardized, Support
 from propersbi.samplers.base import refinement_steps_of
+from propersbi.samplers.blocks import with_integers
+from propersbi.samplers.priors import UNKNOWN, Known, describe_columns, places, what_is_known
+from propersbi.samplers.torch_support import Described
 from propersbi.scoring import EnergyScore
+from propersbi.simulation.priors import parameter_names
 from propersbi.storage.config import CUSTOM, encode, qualified_name
 from propersbi.training.batches import checked_pairs, validation_size
 from propersbi.training.config import TrainConfig
@@ -50,8 +55,9 @@ def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
         >>> [line.strip() for line in str(made).splitlines() if "weight decay" in line]
         ['weight decay 1: 100 numbers in x']
     """
+    columns = describe_columns(theta)
     theta, x = checked_pairs(theta, x)
-    return Choices(theta.shape[1:], x.shape[1:], len(theta), prior, changes).recipe()
+    return Choices(theta.shape[1:], x.shape[1:], len(theta), prior, changes, columns=columns).recipe()
 
 
 def prepared_rows(n: int, x_shape: Sequence[int]) -> int:
@@ -69,6 +75,8 @@ class Choices:
         n: Pairs.
         prior: The prior; only its support is used.
         changes: What was asked for.
+        names: Names of the parameters, by which ``discrete`` may call them; by default those of the prior.
+        columns: What the type of the training parameters says.
     """
 
     theta_shape: tuple[int, ...]
@@ -79,11 +87,15 @@ class Choices:
     reasons: dict[str, str] = field(default_factory=dict)
     modules: dict[str, nn.Module] = field(default_factory=dict)
     """Networks that were given already built, which a recipe knows by name only."""
+    names: Sequence[str] | None = None
+    columns: Described = UNKNOWN
 
     def __post_init__(self) -> None:
         check_names(self.changes)
         self.theta_shape, self.x_shape = tuple(self.theta_shape), tuple(self.x_shape)
         self.changes = {name: self._value(name, value) for name, value in self.changes.items()}
+        if self.changes.get("support") is not None:
+            self.changes = {**self.changes, "support": self.known.support}
 
     def recipe(self) -> Recipe:
         """The complete recipe."""
@@ -106,6 +118,7 @@ class Choices:
             rule=self.choose("rule", *(self.rule() if score else (None, ""))),
             draws=self.choose("draws", *(draws if score else (None, ""))),
             support=self.support(),
+            discrete=self.discrete(),
             tail=self.choose("tail", *self.tail()),
             batch_size=self.choose("batch_size", *self.batch_size(rows)),
             validation_fraction=fraction,
@@ -134,7 +147,7 @@ class Choices:
 
     def images(self) -> bool:
         """Whether parameters and data are images on one grid."""
-        return not self.embedded() and is_image_problem(self.theta_shape, self.x_shape)
+        return not self.embedded() and is_image_problem(self.real_shape, self.x_shape)
 
     def large(self) -> bool:
         """Whether a step of training is costly."""
@@ -183,17 +196,29 @@ class Choices:
         few = prepared_rows(rows, self.x_shape)
         if steps == 1 or "network" in self.modules:
             return False, ""
-        small = len(self.theta_shape) == 1 and max(self.theta_shape[0], self.numbers()) <= min(LARGE_DATA, few // 2)
+        shape = self.real_shape
+        small = len(shape) == 1 and max(shape[0], self.numbers()) <= min(LARGE_DATA, few // 2)
         return small, "what is linear needs no training" if small else "too many numbers, or too few simulations"
 
-    def support(self) -> Any:
-        """The bounds of the parameters."""
-        given = self.changes.get("support")
-        box = support_of(self.prior if given is None else given)
-        if not box.fits(self.theta_shape):
-            raise InputError(f"The bounds {box} do not fit parameters of shape {self.theta_shape}.")
-        self.reasons["support"] = "given" if given is not None else "the prior's" if box.bounded else "none are known"
-        return box
+    @cached_property
+    def known(self) -> Known:
+        """What is known of the parameters."""
+        return what_is_known(self.theta_shape, self.changes.get("support"), self.prior, self.columns)
+
+    @cached_property
+    def real_shape(self) -> tuple[int, ...]:
+        """The shape of the coordinates of the support, in which the network works."""
+        size = math.prod(self.theta_shape)
+        return with_integers(self.known.support, self.discrete(), size).real_shape(self.theta_shape)
+
+    def support(self) -> Support:
+        """The support of the parameters."""
+        self.reasons["support"] = self.known.reason
+        return self.known.support
+
+    def discrete(self) -> tuple[int, ...]:
+        """Which parameters are whole numbers."""
+        return tuple(self.choose("discrete", self.known.discrete, self.known.discrete_reason))
 
     def tail(self) -> tuple[float, str]:
         """Scales beyond which data are compressed; on grids, whose sums and transforms matter, extremes only."""
@@ -229,7 +254,7 @@ class Choices:
 
     def max_steps(self, rows: int, steps: int) -> tuple[int, str]:
         """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
-        numbers = math.prod(self.theta_shape) + self.numbers()
+        numbers = math.prod(self.real_shape) + self.numbers()
         growth = 0.25 if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
         return round((2500 if steps == 1 else 5000) * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 
@@ -244,6 +269,9 @@ class Choices:
             module = value.sampler if isinstance(value, Standardized) else value
             self.modules[name] = deepcopy(module)  # what the user gave is not trained in place
             return _described(module)
+        if name == "discrete":
+            names = self.names or parameter_names(self.prior) or self.columns.names
+            return places(value, names, math.prod(self.theta_shape))
         return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value
 
 

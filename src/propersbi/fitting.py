@@ -21,6 +21,7 @@ from propersbi.training.history import History, StopReason
 from propersbi.training.loop import train
 from propersbi.training.objectives import Objective
 from propersbi.types import InputError
+from propersbi.typicality import find_typicality
 
 __all__ = ["train_posterior"]
 
@@ -55,12 +56,20 @@ def train_posterior(
         )
         for k, member in enumerate(starts)
     ]
-    sampler: Sampler = members[0][0] if len(members) == 1 else Mixture([member[0] for member in members])
-    history, info = members[0][1:]
+    first, history, info = members[0]
+    samplers = [member[0].sampler for member in members]
+    sampler: Sampler = samplers[0] if len(members) == 1 else Mixture(samplers)
     if len(members) > 1:
         infos = [member[2] for member in members]
         info = {**info, "seconds": sum(part["seconds"] for part in infos), "members": infos}
-    posterior = Posterior(sampler.cpu(), parameter_names=names, recipe=recipe, history=history, info=info)
+    posterior = Posterior(
+        sampler.cpu(),
+        parameter_names=names,
+        recipe=recipe,
+        history=history,
+        info=info,
+        typicality_test=find_typicality(first.sampler, data.x, first.batches.rows, noise=data.noise, seed=seed),
+    )
     if place is not None and _first_process():
         posterior.save(place / "posterior")
         write_json(place / "history.json", history.to_json())
@@ -77,8 +86,8 @@ def _train_member(
     seed: int,
     device: str,
     progress: bool,
-) -> tuple[Standardized, History, dict[str, Any]]:
-    """One network: its sampler in the user's units, the history and facts about it."""
+) -> tuple[Prepared, History, dict[str, Any]]:
+    """One network: its sampler in the user's units and its batches, the history and facts about it."""
     identity = {"start": _digest_given(modules, start), "noise": noise_name(data.noise), **recipe.identity()}
     prepared = prepare_sampler(data, recipe, deepcopy(dict(modules)), seed, start)
     objective = build_objective(recipe, prepared, data.wrap_sampler, seed)
@@ -94,7 +103,7 @@ def _train_member(
         progress=progress,
     )
     _warn(history)
-    return prepared.sampler, history, _info(prepared, objective, history, seed)
+    return prepared, history, _info(prepared, objective, history, seed)
 
 
 def _starts(

@@ -14,6 +14,8 @@ from propersbi.choices import Choices
 from propersbi.fitting import train_posterior
 from propersbi.posterior import Posterior
 from propersbi.recipes import Recipe
+from propersbi.samplers.priors import describe_columns
+from propersbi.simulation.priors import parameter_names as names_of
 from propersbi.training.batches import as_tensor, checked_pairs
 from propersbi.types import InputError
 
@@ -63,9 +65,12 @@ def fit(
         >>> posterior.sample((3,), x=[0.5]).shape
         torch.Size([3, 1])
     """
+    columns = describe_columns(theta)
     theta, x = checked_pairs(theta, x)
     data = TrainingSet(theta, x, None if weight is None else checked_weight(weight, len(theta)), noise)
-    choices = Choices(*data.shapes, len(theta), prior, changes)
+    if parameter_names is None and start is None:
+        parameter_names = names_of(prior) or columns.names
+    choices = Choices(*data.shapes, len(theta), prior, changes, names=parameter_names, columns=columns)
     base = recipe if recipe is not None or start is None else start.recipe
     complete = choices.recipe() if base is None else base.change(**choices.changes)
     names = parameter_names if parameter_names is not None or start is None else start.parameter_names

@@ -1,4 +1,4 @@
-"""The one place where observed data are checked: finite numbers of the shape of one observation, or rows of them."""
+"""The one place where numbers that a user gives are checked: real ones, and observed data of the right shape."""
 
 from __future__ import annotations
 
@@ -10,7 +10,41 @@ from torch import Tensor
 
 from propersbi.types import InputError
 
-__all__ = ["numbers", "observations", "one_observation"]
+__all__ = ["as_numbers", "numbers", "observations", "one_observation"]
+
+
+def as_numbers(values: Any, name: str) -> np.ndarray:
+    """Real numbers as a NumPy array, from whatever holds them: an array, a tensor, a list, a table of pandas.
+
+    Integers, and floating-point numbers of up to double precision, are kept as they are; longer ones become double, and
+    the byte order is the machine's own. Complex numbers, text and missing entries are refused. NaN and infinity are
+    numbers here.
+
+    >>> as_numbers(np.array([1.5, 2.5], ">f8"), "x").dtype
+    dtype('float64')
+    >>> as_numbers(np.ma.masked_invalid([1.0, np.nan, 3.0]), "x")
+    Traceback (most recent call last):
+    propersbi.types.InputError: 'x' has missing entries: 1 of 3 are masked.
+    """
+    if isinstance(values, Tensor):
+        values = _from_torch(values)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        masked = np.ma.getmaskarray(values).sum()
+        raise InputError(f"'{name}' has missing entries: {masked} of {values.size} are masked.")
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"'{name}' must be an array of numbers, got {type(values).__name__}.") from None
+    if array.dtype.kind == "O":
+        array = _from_objects(array, values, name)
+    if array.dtype.kind == "c":
+        raise InputError(f"'{name}' must hold real numbers, got {array.dtype}: give real and imaginary parts apart.")
+    if array.dtype.kind not in "fiub":
+        got = array.dtype if array.ndim else type(values).__name__
+        raise InputError(f"'{name}' must be an array of numbers, got {got}.")
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        return array.astype(np.float64)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def observations(x: Any, shape: tuple[int, ...], *, name: str = "x") -> Tensor:
@@ -33,44 +67,69 @@ def observations(x: Any, shape: tuple[int, ...], *, name: str = "x") -> Tensor:
 
 
 def one_observation(x: Any, shape: tuple[int, ...], *, name: str = "x") -> np.ndarray:
-    """One observation ``(*shape,)`` of finite numbers, in the precision given, with or without its row axis.
+    """One observation ``(*shape,)`` of finite numbers, in the precision given; axes of length one do not matter.
 
-    >>> one_observation([[1.0, 2.0]], (2,))
-    array([1., 2.], dtype=float32)
+    A vector may therefore come as a row or as a column of a table.
+
+    >>> one_observation([[1.0, 2.0]], (2,)), one_observation([[1.0], [2.0]], (2,))
+    (array([1., 2.]), array([1., 2.]))
     >>> one_observation([1.0, 2.0, 3.0], (2,))
     Traceback (most recent call last):
     propersbi.types.InputError: 'x' must have shape (2,), got (3,).
     """
     values = _floats(x, name)
-    if tuple(values.shape) not in (shape, (1, *shape), shape[1:] if shape == (1,) else shape):
+    if _long_axes(values.shape) != _long_axes(shape):
         raise InputError(f"'{name}' must have shape {shape}, got {tuple(values.shape)}.")
     values = values.reshape(shape)
     _check_finite(values, name)
-    return _as_numpy(values)
+    return _from_torch(values)
 
 
 def numbers(x: Any, *, name: str = "x") -> np.ndarray:
     """Finite numbers of any shape, in the precision given: for observations whose shape is not known yet.
 
     >>> numbers([1, 2]).dtype
-    dtype('float32')
+    dtype('float64')
     """
     values = _floats(x, name)
+    if not values.numel():
+        raise InputError(f"'{name}' is empty: its shape is {tuple(values.shape)}.")
     _check_finite(values, name)
-    return _as_numpy(values)
+    return _from_torch(values)
 
 
 def _floats(x: Any, name: str) -> Tensor:
-    """Floating-point numbers, in the precision given."""
-    if isinstance(x, np.ndarray) and not x.flags.writeable:
-        x = x.copy()  # torch warns of memory that it might write to
+    """Floating-point numbers, in the precision given; whole numbers become double."""
+    if isinstance(x, Tensor) and x.is_floating_point():
+        return x.detach()  # on its own device
+    array = as_numbers(x, name)
+    if array.dtype.kind != "f":
+        array = array.astype(np.float64)
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))  # torch warns of memory it must not write to
+
+
+def _from_torch(values: Tensor) -> np.ndarray:
+    values = values.detach().cpu().resolve_conj().resolve_neg()
+    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+
+
+def _from_objects(array: np.ndarray, values: Any, name: str) -> np.ndarray:
+    """Numbers that were stored as objects of Python, as tables of mixed columns are."""
+    if not array.ndim:
+        raise InputError(f"'{name}' must be an array of numbers, got {type(values).__name__}.")
+    for at, entry in np.ndenumerate(array):
+        if entry is None or type(entry).__name__ == "NAType":  # of pandas
+            raise InputError(f"'{name}' has missing entries, the first at {at}.")
+        if isinstance(entry, str | bytes):
+            raise InputError(f"'{name}' must hold numbers, got {entry!r:.40} at {at}.")
     try:
-        values = torch.as_tensor(x).detach()
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"'{name}' must be an array of numbers, got {type(x).__name__}.") from None
-    if values.is_complex():
-        raise InputError(f"'{name}' must hold real numbers, got {values.dtype}.")
-    return values if values.is_floating_point() else values.float()
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"'{name}' must hold numbers, got {array.flat[0]!r:.40}.") from None
+
+
+def _long_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
 
 
 def _check_finite(values: Tensor, name: str) -> None:
@@ -78,8 +137,3 @@ def _check_finite(values: Tensor, name: str) -> None:
     if bad.any():
         at = tuple(bad.nonzero()[0].tolist())
         raise InputError(f"'{name}' must be finite, got {values[at].item()} at {at}.")
-
-
-def _as_numpy(values: Tensor) -> np.ndarray:
-    values = values.cpu()
-    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()

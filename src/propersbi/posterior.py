@@ -1,43 +1,37 @@
-"""The posterior: draws of the parameters for any observation, saved as JSON and safetensors.
-
-The file holds data only. Loading builds classes from an allow-list, verifies all content by checksum and every weight
-by its place, and never runs code that came with the file.
-"""
+"""The posterior: draws of the parameters for any observation, and a warning where it is unlike the simulations."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
-import shutil
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from propersbi.observations import observations, one_observation
+from propersbi.posterior_files import SavedPosterior, read_posterior, write_posterior
 from propersbi.recipes import Recipe
 from propersbi.samplers import Box, Mixture, Sampler, Standardized
 from propersbi.samplers.base import log_density, refinement_steps_of, sample_with
-from propersbi.storage.config import decode, encode
-from propersbi.storage.files import read_json, write_bytes, write_json
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import seeded
+from propersbi.storage.tables import Summary, html_table
 from propersbi.training.history import History
 from propersbi.types import InputError
+from propersbi.typicality import UNLIKE, Typicality, TypicalityTest, UnlikeSimulations, features_of
 
 __all__ = ["Posterior", "checked_names"]
 
-FORMAT = 2
 MAX_DRAWS_AT_ONCE = 2000  # a few megabytes for each hidden layer, which stay in the cache
 MAX_NUMBERS_AT_ONCE = 200_000  # of theta
 LONG_WORK = 500_000  # passes through the network above which a progress bar is shown: a few seconds
+NEIGHBOURS = 50  # the densest draw is the one with the nearest 1/50 of all draws nearby
 
 
 class Posterior:
@@ -50,6 +44,8 @@ class Posterior:
         recipe: The recipe it was trained by.
         history: What happened in training.
         info: Facts about the training, as JSON.
+        typicality_test: What compares observations with the simulations, see :mod:`propersbi.typicality`.
+        x_names: One for each number of the data, if they have names.
     """
 
     def __init__(
@@ -61,17 +57,33 @@ class Posterior:
         recipe: Recipe | None = None,
         history: History | None = None,
         info: Mapping[str, Any] | None = None,
+        typicality_test: TypicalityTest | None = None,
+        x_names: Sequence[str] | None = None,
     ) -> None:
         self.sampler = sampler.eval()
         self.prior, self.recipe, self.history = prior, recipe, history
         self.info = dict(info or {})
+        self.typicality_test = typicality_test
         self.theta_shape, self.x_shape = tuple(sampler.theta_shape), tuple(sampler.x_shape)
         self.parameter_names = checked_names(parameter_names, self.theta_shape)
+        self.x_names = None if x_names is None else checked_names(x_names, self.x_shape, "data")
         self.default_x: Tensor | None = None
 
     def __repr__(self) -> str:
-        sampler = self.sampler.sampler if isinstance(self.sampler, Standardized) else self.sampler
-        return f"Posterior(theta {self.theta_shape} given x {self.x_shape}, {type(sampler).__name__})"
+        return f"Posterior(theta {self.theta_shape} given x {self.x_shape}, {type(self._network).__name__})"
+
+    def _repr_html_(self) -> str:
+        names = ", ".join(self.parameter_names[:8]) + (", …" if len(self.parameter_names) > 8 else "")
+        rows = [["parameters", f"{self.theta_shape}: {names}"], ["data", f"{self.x_shape}"]]
+        rows += [["sampler", type(self._network).__name__]]
+        if self.history is not None and self.history.stopped is not None:
+            ended = f"{self.history.steps} steps; it ended because {self.history.stopped.sentence}"
+            rows.append(["training", ended])
+        return html_table("Posterior", ["", ""], rows)
+
+    @property
+    def _network(self) -> Sampler:
+        return self.sampler.sampler if isinstance(self.sampler, Standardized) else self.sampler
 
     @property
     def box(self) -> Box:
@@ -81,7 +93,7 @@ class Posterior:
 
     def sample(
         self,
-        sample_shape: Sequence[int] = (),
+        sample_shape: int | Sequence[int] = (),
         x: Any = None,
         show_progress_bars: bool = True,
         *,
@@ -90,15 +102,17 @@ class Posterior:
     ) -> Tensor:
         """Draws for one observation, ``(*sample_shape, *theta_shape)``; without ``x`` for the default one.
 
-        A posterior that was trained with refinement takes ``refinement_steps`` steps, if given, in place of its own.
+        A number of draws is the same as a shape of that length. A posterior that was trained with refinement takes
+        ``refinement_steps`` steps, if given, in place of its own. An observation unlike the simulations is warned of.
         """
-        observation = self._observation(x)
-        draws = self._draw(math.prod(sample_shape), observation, show_progress_bars, refinement_steps, seed)
-        return draws[:, 0].reshape(*sample_shape, *self.theta_shape)
+        observation, shape = self._observation(x), self._checked_shape(sample_shape, 1)
+        self._warn_unlike(observation)
+        draws = self._draw(math.prod(shape), observation, show_progress_bars, refinement_steps, seed)
+        return draws[:, 0].reshape(*shape, *self.theta_shape)
 
     def sample_batched(
         self,
-        sample_shape: Sequence[int],
+        sample_shape: int | Sequence[int],
         x: Any,
         show_progress_bars: bool = True,
         *,
@@ -107,17 +121,17 @@ class Posterior:
     ) -> Tensor:
         """Draws for each of ``N`` observations, ``(*sample_shape, N, *theta_shape)``."""
         rows = observations(x, self.x_shape)
-        draws = self._draw(math.prod(sample_shape), rows, show_progress_bars, refinement_steps, seed)
-        return draws.reshape(*sample_shape, len(rows), *self.theta_shape)
+        shape = self._checked_shape(sample_shape, len(rows))
+        self._warn_unlike(rows)
+        draws = self._draw(math.prod(shape), rows, show_progress_bars, refinement_steps, seed)
+        return draws.reshape(*shape, len(rows), *self.theta_shape)
 
     def _draw(self, m: int, x: Tensor, progress: bool, refinement_steps: int | None, seed: int | None) -> Tensor:
         """``(m, N, *theta)``, in pieces that fit in memory, each observation embedded once for a piece of its draws."""
-        if m < 1:
-            raise InputError(f"The number of draws must be positive, got {m}.")
         most = max(1, min(MAX_DRAWS_AT_ONCE, MAX_NUMBERS_AT_ONCE // math.prod(self.theta_shape)))
         rows = max(1, min(len(x), most // min(m, most)))
         piece = min(m, most)
-        draws = torch.empty(m, len(x), *self.theta_shape, device=self.device)
+        draws: Tensor | None = None
         passes = m * len(x) * (refinement_steps or refinement_steps_of(self.sampler))
         bar = progress_bar(m * len(x), "sampling", "draw", show=progress and passes > LONG_WORK)
         with torch.inference_mode(), seeded(seed), bar:
@@ -125,9 +139,33 @@ class Posterior:
                 part = x[i : i + rows].to(self.device)
                 for k in range(0, m, piece):
                     out = sample_with(self.sampler, min(piece, m - k), part, refinement_steps)
+                    draws = self._empty(m, len(x), out) if draws is None else draws
                     draws[k : k + piece, i : i + rows] = out
                     bar.update(out.shape[0] * out.shape[1])
+        assert draws is not None
         return draws
+
+    def _empty(self, m: int, n: int, like: Tensor) -> Tensor:
+        """Room for all draws, of the type of some; users may differentiate functions of it."""
+        with torch.inference_mode(False):
+            return torch.empty(m, n, *self.theta_shape, dtype=like.dtype, device=like.device)
+
+    def _checked_shape(self, sample_shape: int | Sequence[int], rows: int) -> tuple[int, ...]:
+        """The sample shape as a tuple; an :class:`InputError` if it is none, or larger than the memory."""
+        sizes: Any = (sample_shape,) if isinstance(sample_shape, Integral) else sample_shape
+        whole = isinstance(sizes, Sequence) and all(isinstance(s, Integral) and not isinstance(s, bool) for s in sizes)
+        if not whole:
+            raise InputError(f"'sample_shape' must be a number of draws or a tuple of them, got {sample_shape!r:.80}.")
+        shape = tuple(int(size) for size in sizes)
+        if any(size < 1 for size in shape):
+            raise InputError(f"The number of draws must be positive, got {sample_shape}.")
+        needed, there = 4 * math.prod(shape) * rows * math.prod(self.theta_shape), _memory()
+        if needed > there:
+            raise InputError(
+                f"{math.prod(shape):,} draws for {rows:,} observations take {needed / 1e9:,.0f} GB, but the memory "
+                f"has {there / 1e9:,.0f} GB: ask for fewer at once."
+            )
+        return shape
 
     def log_prob(self, theta: Any, x: Any = None) -> Tensor:
         """The logarithm of the density at ``theta (k, *theta_shape)``, for posteriors that have one: ``(k,)``."""
@@ -138,17 +176,66 @@ class Posterior:
         with torch.inference_mode():
             return log_density(self.sampler, values.unsqueeze(1), observation.to(self.device))[:, 0]
 
-    def summary(
-        self, x: Any = None, *, num_samples: int = 10_000, seed: int | None = None
-    ) -> dict[str, dict[str, float]]:
-        """Mean, standard deviation, median and central 90 % interval of each parameter."""
-        samples = self.sample((num_samples,), x, show_progress_bars=False, seed=seed).flatten(1).double()
-        low, median, high = torch.quantile(samples, torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64), dim=0)
-        columns = {"mean": samples.mean(0), "sd": samples.std(0), "median": median, "5%": low, "95%": high}
-        return {
-            name: {key: column[i].item() for key, column in columns.items()}
-            for i, name in enumerate(self.parameter_names)
-        }
+    def typicality(self, x: Any = None) -> Typicality:
+        """How like the simulations an observation is: a p-value, and the numbers that deviate most.
+
+        The probability that a simulation is at least as extreme, in the data or in the network's own features of them:
+        see :mod:`propersbi.typicality`. Below 0.01, :meth:`sample` warns.
+        """
+        observation = self._observation(x)
+        if self.typicality_test is None:
+            raise InputError("This posterior keeps no statistics of its simulations: there were too few, or it is old.")
+        deviant = self.typicality_test.deviant(observation.flatten(1).cpu(), self.x_shape, self.x_names)
+        return Typicality(self._p_values(observation, self.typicality_test).item(), deviant)
+
+    def _p_values(self, rows: Tensor, test: TypicalityTest) -> Tensor:
+        # Under a seed of its own, so that an embedding with random numbers leaves those of the draws alone.
+        with torch.inference_mode(), seeded(0):
+            features = None if test.features is None else features_of(self.sampler, rows.to(self.device))
+            return test.p_values(rows.flatten(1).cpu(), features)
+
+    def _warn_unlike(self, rows: Tensor) -> None:
+        """Warn of an observation unlike the simulations, and of more such rows than chance explains."""
+        if self.typicality_test is None:
+            return
+        p, n = self._p_values(rows, self.typicality_test), len(rows)
+        count, lowest = int((p < UNLIKE).sum()), int(p.argmin())
+        by_chance = UNLIKE * n + 3 * math.sqrt(UNLIKE * n) + 1
+        if n == 1 and count:
+            message = f"{self.typicality(rows[0]).sentence} The posterior may be wrong there."
+        elif n > 1 and (p[lowest] < UNLIKE / n or count > by_chance):
+            first = self.typicality(rows[lowest]).sentence.removeprefix("The observation is unlike the simulations ")
+            message = f"{count} of {n} observations are unlike the simulations, most of all row {lowest} {first}"
+        else:
+            return
+        warnings.warn(message, UnlikeSimulations, stacklevel=3)
+
+    def map(self, x: Any = None, *, num_samples: int = 5000, seed: int | None = None) -> Tensor:
+        """The densest of many draws, ``(*theta_shape,)``: an estimate of the most probable parameter.
+
+        The one whose nearest fiftieth of all draws lies within the smallest distance, in standard deviations of the
+        parameters. It is as precise as draws are dense there, and no optimum is sought.
+        """
+        draws = self.sample((num_samples,), x, show_progress_bars=False, seed=seed)
+        flat = draws.flatten(1).double()
+        units = flat / flat.std(0).clamp_min(1e-12) if num_samples > 1 else flat
+        nearest = min(num_samples, 1 + max(1, num_samples // NEIGHBOURS))  # itself is one of them
+        mode = "donot_use_mm_for_euclid_dist"
+        radii = [torch.cdist(part, units, compute_mode=mode).kthvalue(nearest, 1).values for part in units.split(500)]
+        return draws[torch.cat(radii).argmin()]
+
+    def summary(self, x: Any = None, *, num_samples: int = 10_000, seed: int | None = None) -> Summary:
+        """Mean, standard deviation, median and central 90 % interval of each parameter: a mapping, and a table."""
+        samples = self.sample((num_samples,), x, show_progress_bars=False, seed=seed).flatten(1).double().cpu().numpy()
+        low, median, high = np.quantile(samples, [0.05, 0.5, 0.95], axis=0)
+        deviation = samples.std(0, ddof=1) if num_samples > 1 else np.zeros(samples.shape[1])
+        columns = {"mean": samples.mean(0), "sd": deviation, "median": median, "5%": low, "95%": high}
+        return Summary(
+            {
+                name: {key: float(column[i]) for key, column in columns.items()}
+                for i, name in enumerate(self.parameter_names)
+            }
+        )
 
     def set_default_x(self, x: Any) -> Posterior:
         """Remember an observation; returns the posterior itself."""
@@ -179,31 +266,12 @@ class Posterior:
     def save(self, folder: str | Path) -> Path:
         """Write ``config.json`` and ``weights.safetensors``; an older posterior there is replaced as a whole.
 
-        The default observation, the recipe and the training history are kept, the prior is not.
+        The default observation, the recipe, the training history and the statistics of the simulations are kept, the
+        prior is not.
         """
-        folder = Path(folder)
-        tensors = {f"sampler.{name}": tensor for name, tensor in self.sampler.state_dict().items()}
-        if self.default_x is not None:
-            tensors["default_x"] = self.default_x
-        weights = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-        config = {
-            "format": FORMAT,
-            "sampler": encode(self.sampler),
-            "parameter_names": list(self.parameter_names),
-            "recipe": None if self.recipe is None else self.recipe.to_json(),
-            "history": None if self.history is None else self.history.to_json(),
-            "info": self.info,
-            "weights": hashlib.sha256(weights).hexdigest(),
-        }
-        temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-        shutil.rmtree(temporary, ignore_errors=True)
-        try:
-            write_bytes(temporary / "weights.safetensors", weights)
-            write_json(temporary / "config.json", {**config, "checksum": _checksum(config)})
-            _replace_folder(temporary, folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return folder
+        parts = self.recipe, self.history, self.info, self.default_x, self.typicality_test, self.x_names
+        write_posterior(Path(folder), SavedPosterior(self.sampler, self.parameter_names, *parts))
+        return Path(folder)
 
     @classmethod
     def load(
@@ -212,6 +280,7 @@ class Posterior:
         *,
         network: nn.Module | None = None,
         embedding: nn.Module | None = None,
+        support: Callable[..., Any] | None = None,
         prior: Any = None,
     ) -> Posterior:
         """Read a saved posterior.
@@ -221,83 +290,40 @@ class Posterior:
             network: The network of your own it was trained with, if any: of the same architecture; its weights are in
                 the file.
             embedding: Likewise an embedding of your own.
+            support: The function that tells which parameters are allowed, if it was trained with one.
             prior: The prior, if it is wanted on the posterior.
         """
-        folder = Path(folder)
-        config = read_json(folder / "config.json")
-        _check_config(config, folder)
-        tensors = _read_weights(folder / "weights.safetensors", config["weights"])
-        custom = {"embedding": embedding, **dict.fromkeys(("module", "sampler", "samplers", "generator"), network)}
-        own = network is not None or embedding is not None
-        # Built without memory: a file that asks for a gigantic network is refused, and does not fill the machine.
-        with torch.device("cpu" if own else "meta"):
-            sampler = decode(config["sampler"], custom, "sampler")
-        if not isinstance(sampler, Sampler):
-            raise InputError(f"'sampler' in '{folder / 'config.json'}' is not a sampler.")
-        _fill(sampler, {n.removeprefix("sampler."): t for n, t in tensors.items() if n != "default_x"}, folder)
+        saved = read_posterior(Path(folder), {"network": network, "embedding": embedding, "support": support})
         posterior = cls(
-            sampler,
-            parameter_names=config["parameter_names"],
+            saved.sampler,
+            parameter_names=saved.parameter_names,
             prior=prior,
-            recipe=None if config["recipe"] is None else Recipe.from_json(config["recipe"]),
-            history=None if config["history"] is None else History.from_json(config["history"]),
-            info=config["info"],
+            recipe=saved.recipe,
+            history=saved.history,
+            info=saved.info,
+            typicality_test=saved.typicality_test,
+            x_names=saved.x_names,
         )
-        return posterior.set_default_x(tensors["default_x"]) if "default_x" in tensors else posterior
+        return posterior if saved.default_x is None else posterior.set_default_x(saved.default_x)
 
 
-def checked_names(names: Sequence[str] | None, shape: Sequence[int]) -> tuple[str, ...]:
-    """One name for each parameter: the given ones, or numbered ones."""
+def checked_names(names: Sequence[str] | None, shape: Sequence[int], what: str = "parameter") -> tuple[str, ...]:
+    """One name for each parameter, or number of the data, no two alike: the given ones, or numbered ones."""
     size = math.prod(shape)
     if names is None:
         return tuple(f"theta_{i + 1}" for i in range(size))
     if len(names) != size:
-        raise InputError(f"There are {len(names)} parameter names for {size} parameters.")
-    return tuple(str(name) for name in names)
+        numbers = "parameters" if what == "parameter" else "numbers"
+        raise InputError(f"There are {len(names)} {what} names for {size} {numbers}.")
+    found = tuple(str(name) for name in names)
+    if len(set(found)) < size:
+        twice = next(name for i, name in enumerate(found) if name in found[:i])
+        raise InputError(f"Two {what} names are the same: '{twice:.80}'.")
+    return found
 
 
-def _checksum(config: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
-
-
-def _check_config(config: Any, folder: Path) -> None:
-    if not isinstance(config, dict) or "format" not in config:
-        raise InputError(f"'{folder}' does not hold a posterior.")
-    if config["format"] != FORMAT:
-        raise InputError(f"'{folder}' has format {config['format']!s:.80}; this version reads format {FORMAT}.")
-    if config.pop("checksum", None) != _checksum(config):
-        raise InputError(f"'{folder / 'config.json'}' was changed after it was saved: its checksum does not fit.")
-    for key in ("sampler", "parameter_names", "recipe", "history", "info", "weights"):
-        if key not in config:
-            raise InputError(f"'{folder / 'config.json'}' is incomplete: '{key}' is missing.")
-
-
-def _read_weights(path: Path, checksum: str) -> dict[str, Tensor]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"'{path}' cannot be read: {error.strerror}.") from None
-    if hashlib.sha256(content).hexdigest() != checksum:
-        raise InputError(f"'{path}' was changed after it was saved: its checksum does not fit.")
-    try:
-        return load_tensors(content)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise InputError(f"'{path}' is not a file of weights: {error}.") from None
-
-
-def _fill(sampler: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
-    expected = {name: (tuple(t.shape), t.dtype) for name, t in sampler.state_dict().items()}
-    found = {name: (tuple(t.shape), t.dtype) for name, t in tensors.items()}
-    if expected != found:
-        wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-        raise InputError(f"The weights in '{folder}' do not fit its network: '{wrong[0]}' differs.")
-    sampler.load_state_dict(tensors, assign=True)
-
-
-def _replace_folder(new: Path, place: Path) -> None:
-    """Put a folder in the place of another; the old one stands beside until then, so that one is always whole."""
-    old = place.with_name(f".{place.name}.{os.getpid()}.old")
-    if place.exists():
-        place.rename(old)
-    new.rename(place)
-    shutil.rmtree(old, ignore_errors=True)
+def _memory() -> float:
+    """Of the machine, in bytes, where it can be known."""
+    if os.name != "posix":
+        return math.inf
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
-from propersbi.samplers.bounds import Box
+from propersbi.samplers.bounds import Box, Support
+from propersbi.samplers.priors import given_support
+from propersbi.samplers.subset import Subset
 from propersbi.storage.config import CUSTOM, allowed_class, decode, encode, qualified_name
 from propersbi.training.config import TrainConfig
 from propersbi.types import InputError, ScoringRule
@@ -113,7 +115,8 @@ class Recipe:
         objective: What makes the objective from the sampler; ``None`` is the mean score by ``rule``.
         rule: The scoring rule, unless there is an ``objective``.
         draws: Draws per pair in training, at least 2, unless there is an ``objective``.
-        support: The bounds of the parameters.
+        support: The support of the parameters: a box, or another set that draws stay in.
+        discrete: Which parameters (of the flattened event) are whole numbers.
         tail: Standardised data grow like a logarithm only beyond this many scales; ``None`` leaves them.
         batch_size: Pairs per gradient step.
         validation_fraction: Share of the pairs that are held out for validation.
@@ -130,7 +133,8 @@ class Recipe:
     objective: Factory | Own | Maker | None = None
     rule: ScoringRule | Own | None = None
     draws: int | None = None
-    support: Box = Box()  # noqa: RUF009
+    support: Support = Box()  # noqa: RUF009
+    discrete: tuple[int, ...] = ()
     tail: float | None = None
     batch_size: int = 256
     validation_fraction: float = 0.1
@@ -154,6 +158,8 @@ class Recipe:
             raise InputError("Give 'draws' to the objective itself.")
         if self.tail is not None and not self.tail > 0:
             raise InputError(f"'tail' must be positive, got {self.tail}.")
+        if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in self.discrete):
+            raise InputError(f"'discrete' must hold the numbers of parameters, from 0, got {self.discrete!r:.80}.")
 
     def change(self, **changes: Any) -> Recipe:
         """The same recipe with other choices: fields of the recipe or of its training configuration, by name.
@@ -169,7 +175,7 @@ class Recipe:
         """
         check_names(changes)
         inner = {name: value for name, value in changes.items() if name in training_names()}
-        own = {name: _as_value(name, value) for name, value in changes.items() if name not in inner}
+        own = {name: self._as_value(name, value) for name, value in changes.items() if name not in inner}
         if own.get("objective") is not None:  # it brings its own rule and draws
             own = {"rule": None, "draws": None, **own}
         reasons = {name: reason for name, reason in self.reasons.items() if name not in changes}
@@ -179,6 +185,17 @@ class Recipe:
             training=replace(self.training, **inner),
             reasons={**reasons, **dict.fromkeys(changes, "chosen")},
         )
+
+    def _as_value(self, name: str, value: Any) -> Any:
+        """What a recipe keeps of a choice: classes of the library as factories, supports as such."""
+        if name == "discrete":
+            return tuple(value)
+        if name != "support":
+            return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value
+        within = self.support.within if isinstance(self.support, Subset) else self.support
+        support = Box() if value is None else given_support(value, None, within).support
+        known = isinstance(support, Subset) and not support.within.bounded
+        return replace(support, within=within) if known else support  # type: ignore[type-var]
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; objects of the user's own are kept by name only."""
@@ -215,6 +232,7 @@ class Recipe:
             ("rule", f"scoring rule {_text(self.rule)}"),
             ("draws", f"{self.draws} draws per pair"),
             ("support", f"support {self.support}" if self.support.bounded else "no bounds"),
+            ("discrete", f"integers at {_places(self.discrete)}" if self.discrete else "no integers"),
             ("tail", "tails of the data left" if self.tail is None else f"data compressed beyond {self.tail:g} scales"),
             ("batch_size", f"{self.batch_size} pairs per step"),
             ("validation_fraction", f"{100 * self.validation_fraction:g} % of the pairs for validation"),
@@ -252,9 +270,14 @@ def check_names(changes: Mapping[str, Any]) -> None:
         raise InputError(f"There is no option '{name}'{hint}")
 
 
-def _as_value(name: str, value: Any) -> Any:
-    """What a recipe keeps of a choice: classes of the library as factories."""
-    return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value
+def _places(indices: tuple[int, ...]) -> str:
+    """Numbers of parameters, the first ten of them.
+
+    >>> _places((0, 2))
+    'places 0, 2'
+    """
+    listed = ", ".join(map(str, indices[:10])) + (", ..." if len(indices) > 10 else "")
+    return f"places {listed}" if len(indices) > 1 else f"place {listed}"
 
 
 def _text(value: Any) -> str:

@@ -19,11 +19,12 @@ from propersbi.app import cli
 MODEL = """
 import numpy as np
 
-class prior:
+class Prior:
     lower, upper = np.zeros(2), np.ones(2)
-    @staticmethod
-    def sample(n, rng):
+    def sample(self, n, rng):
         return rng.uniform(size=(n, 2))
+
+prior = Prior()
 
 def simulator(theta, rng):
     return theta + 0.1 * rng.normal(size=theta.shape)
@@ -133,7 +134,7 @@ def test_run_in_rounds_and_again(call, own_file):
     shards = {p: p.stat().st_mtime_ns for p in (own_file / "r" / "simulations").rglob("*.safetensors")}
     assert {p.parent.name for p in shards} == {"round-1", "round-2", "test"}
     report = (own_file / "r" / "report.html").read_text()
-    assert "Truncated(level=0.999" in report
+    assert "truncated" in report.lower()
     assert "Share of the prior" in report
     assert "Proposal and posterior of each round" in report
     assert call(*command)[0] == 0
@@ -168,6 +169,18 @@ def test_more_simulations_are_added_and_trained_anew(call):
         (["run", "my_model.py", "--observation", "nothing.npy"], "There is no file 'nothing.npy'"),
         (["run", "my_model.py", "--observation", "empty.npy"], "'empty.npy' is empty"),
         (["run", "my_model.py", "--observation", "empty.csv"], "'empty.csv' is empty"),
+        (["run", "my_model.py", "--observation", "blank.csv"], "'blank.csv' does not hold numbers: it is blank"),
+        (["run", "my_model.py", "--observation", "²"], "There is no file '²'"),
+        (["run", "my_model.py", "--on-error", "ignore", "-q"], "'on_error' must be 'record' or 'raise', got 'ignore'"),
+        (["run", "my_model.py", "--timeout", "0", "-q"], "'timeout' must be a positive number of seconds"),
+        (["run", "exits.py"], "'exits.py' cannot be run: SystemExit: 0"),
+        (["run", "twice.py"], "'parameter_names' must differ, but 'first' is there twice"),
+        (["run", "names.py"], "There are 3 parameter names for 2 parameters"),
+        (["run", "support.py"], "'support' must be bounds (lower, upper)"),
+        (["run", "near.py"], "must define 'simulator'. It defines 'simulate': is that meant?"),
+        (["new", "my_model.py"], "'my_model.py' is there already"),
+        (["new", "my_model"], "a name that ends in .py"),
+        (["new", "nowhere/my_model.py"], "'nowhere/my_model.py' cannot be written"),
         (["run", "my_model.py", "--observation", "words.csv"], "'words.csv' does not hold numbers"),
         (["run", "my_model.py", "--observation", "pickle.npy"], "'pickle.npy' does not hold numbers"),
         (["run", "my_model.py", "--observation", "x.doc"], "from .npy, .csv or .txt, not from 'x.doc'"),
@@ -212,7 +225,13 @@ def test_more_simulations_are_added_and_trained_anew(call):
 def test_mistakes_get_one_sentence_and_exit_code_2(call, own_file, words, message):
     (own_file / "empty.npy").touch()
     (own_file / "empty.csv").touch()
+    (own_file / "blank.csv").write_text(" \n\n")
     (own_file / "words.csv").write_text("a,b\nc,d\n")
+    (own_file / "exits.py").write_text("import sys\nsys.exit(0)")
+    (own_file / "twice.py").write_text(MODEL.replace("second <b>", "first"))
+    (own_file / "names.py").write_text(MODEL.replace("second <b>", 'second", "third'))
+    (own_file / "support.py").write_text(MODEL + "support = 5")
+    (own_file / "near.py").write_text(MODEL.replace("def simulator", "def simulate"))
     (own_file / "x.doc").write_text("1")
     np.save(own_file / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.save(own_file / "nan.npy", np.array([0.3, np.nan]))
@@ -247,7 +266,7 @@ def test_a_simulator_that_raises_names_theta_and_keeps_the_chunks(call, tmp_path
     (tmp_path / "m.py").write_text(
         MODEL.replace("return theta +", "if theta[0, 0] > 0.97: raise RuntimeError('too hot')\n    return theta +")
     )
-    code, _, err = call("run", "m.py", "-o", "r", *QUICK)
+    code, _, err = call("run", "m.py", "-o", "r", "--on-error", "raise", *QUICK)
     assert code == 1
     assert "too hot" in err
     assert "theta" in err
@@ -257,7 +276,9 @@ def test_a_simulator_that_raises_names_theta_and_keeps_the_chunks(call, tmp_path
 def test_help_has_an_example_for_every_command(call):
     code, out, _ = call("--help")
     assert code == 0
-    commands = ["tasks", "simulate", "train", "sample", "diagnose", "report", "run"]
+    assert "propersbi new my_model.py" in " ".join(out.split())
+    assert "4 for one that is not to be trusted" in " ".join(out.split())
+    commands = ["tasks", "new", "check", "simulate", "train", "sample", "diagnose", "report", "run"]
     for command in commands:
         assert command in out
         text = call(command, "--help")[1]
@@ -367,3 +388,77 @@ def test_wrong_choices_are_refused_before_anything_is_simulated(call, own_file, 
     assert (code, out) == (2, "")
     assert message in err
     assert not Path("r").exists()
+
+
+def test_the_version(call):
+    import propersbi
+
+    assert call("--version") == (0, f"propersbi {propersbi.__version__}\n", "")
+
+
+def test_a_new_file_is_checked_and_runs_as_it_is(call, tmp_path):
+    code, out, _ = call("new", "tea.py")
+    assert code == 0
+    assert "propersbi check tea.py" in out
+    assert "propersbi run tea.py" in (tmp_path / "tea.py").read_text()
+    code, out, err = call("check", "tea.py")
+    assert (code, err) == (0, "")
+    assert "temperature from 60 to 100, rate from 0.01 to 0.1" in out
+    assert "takes one set of parameters at a time, by name, in NumPy" in out
+    assert "No problems found." in out
+    code, out, err = call("run", "tea.py", "-n", "500", "--max-steps", "50", "-m", "3", "--refinement-steps", "1", "-q")
+    assert code == 0, err
+    assert "temperature" in out
+    assert call("sample", "runs/tea", "--model", "tea.py", "-n", "100")[1].splitlines()[2].startswith("temperature")
+
+
+@pytest.mark.filterwarnings("default")
+def test_strict_runs_end_with_the_code_of_their_verdict(call, finished):
+    from propersbi.diagnostics import Diagnostics
+
+    code = Diagnostics.load(Path("r")).exit_code
+    assert code in (3, 4)  # 50 test pairs and 20 steps are nothing to rely on
+    assert call("report", "r", "--strict")[0] == code
+    assert call("diagnose", "r", "-x", "x.npy", "-q", "--strict")[0] == code
+    assert call(*RUN, "--strict")[0] == code
+    assert call("report", "r")[0] == call("diagnose", "r", "-x", "x.npy", "-q")[0] == call(*RUN)[0] == 0
+
+
+@pytest.mark.filterwarnings("default")
+def test_failed_simulations_are_counted_and_said(call, tmp_path):
+    (tmp_path / "m.py").write_text(
+        MODEL.replace("return theta +", "if theta[0] > 0.97: raise RuntimeError('too hot')\n    return theta +")
+    )
+    code, out, err = call("simulate", "m.py", "-n", "400", "--one-by-one", "-q", "-o", "r")
+    assert code == 0
+    record = json.loads(Path("r/run.json").read_text())["simulations"]
+    assert 0 < record["failed"] == record["invalid"] < 40
+    assert record["failure"] == "RuntimeError: too hot"
+    assert "failed)" in out
+    assert "most frequent error was RuntimeError: too hot" in err
+    code, _, err = call("simulate", "m.py", "-n", "500", "--one-by-one", "--max-failed", "0.001", "-q", "-o", "r")
+    assert code == 1
+    assert "more than max_failed = 0.001 allows" in err
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_program_that_is_ended_from_inside_is_an_error(call, monkeypatch):
+    import propersbi.app.run as runs
+
+    def leave(*_, **__):
+        raise SystemExit(0)
+
+    monkeypatch.setattr(runs, "run", leave)
+    code, out, err = call("run", "two_moons")
+    assert (code, out) == (1, "")
+    assert "ended from inside" in err
+
+
+def test_check_says_what_is_wrong(call, own_file):
+    np.save("long.npy", np.zeros(3))
+    code, out, _ = call("check", "my_model.py", "-x", "long.npy", "-n", "2000", "--workers", "2")
+    assert code == 2
+    assert "Problem: 'observation' must have shape (2,), got (3,)." in out
+    assert "2,000 simulations to train on and 200 to test with" in out
+    assert "in 2 processes" in out
+    assert call("check", "my_model.py", "-x", "x.npy")[0] == 0

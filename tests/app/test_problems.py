@@ -5,7 +5,8 @@ import pytest
 
 import propersbi as ps
 from propersbi import tasks
-from propersbi.app.problems import load_problem, read_observation
+from propersbi.app.observed import read_observation
+from propersbi.app.problems import check_ready, load_problem
 from propersbi.problem import Problem
 from propersbi.tasks.task import Task
 from propersbi.types import InputError
@@ -64,12 +65,44 @@ def test_a_file_defines_names_or_a_problem(tmp_path):
         ("import propersbi as ps\nproblem = ps.Problem(prior=1, simulator=2)", "'simulator' must be a function"),
         ("import propersbi as ps\nproblem = ps.Problem(prior=1, simulator=print, settings={})", "must be a Settings"),
         ("raise KeyError('x')", "cannot be run: KeyError"),
+        ("import sys\nsys.exit()", "cannot be run: SystemExit"),
     ],
 )
 def test_wrong_files_are_sentences(tmp_path, content, message):
     (tmp_path / "m.py").write_text(content)
     with pytest.raises(InputError, match=message):
         load_problem(tmp_path / "m.py")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"parameter_names": ["a", "b", "a"]}, "'parameter_names' must differ, but 'a' is there twice"),
+        ({"parameter_names": "ab"}, "'parameter_names' must be a list of names, got 'ab'"),
+        ({"parameter_names": [1, 2]}, "'parameter_names' must be a list of names"),
+        ({"support": 5}, r"'support' must be bounds \(lower, upper\), .*, got 5"),
+        ({"support": "positive"}, "'support' must be bounds"),
+        ({"support": np.zeros((2, 2))}, "'support' must be bounds"),
+        ({"support": {1.0, 2.0}}, "'support' must be bounds"),
+    ],
+)
+def test_wrong_names_and_supports_are_sentences(options, message):
+    with pytest.raises(InputError, match=message):
+        ps.Problem(prior=np.zeros((10, 2)), simulator=lambda theta: theta, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prior": "normal"}, "A prior must"),
+        ({"parameter_names": ["a", "b", "c"]}, "There are 3 parameter names for 2 parameters"),
+        ({"support": [(0.0, 1.0), 5.0, "high"]}, "'support' must be"),
+        ({"support": ((0.0, 1.0, 2.0), 9.0)}, "do not fit parameters of shape"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_simulated(options, message):
+    with pytest.raises(InputError, match=message):
+        check_ready(ps.Problem(**{"prior": np.zeros((10, 2)), "simulator": lambda theta: theta, **options}))
 
 
 def test_observations_come_from_numbers_files_arrays_and_problems(tmp_path):
@@ -85,6 +118,7 @@ def test_observations_come_from_numbers_files_arrays_and_problems(tmp_path):
         (tmp_path / "x.npy", None, [0, 1], str(tmp_path / "x.npy")),
         (str(tmp_path / "x.csv"), own, [3, 4], str(tmp_path / "x.csv")),
         (np.ones(2), own, [1, 1], "an array of shape (2,)"),
+        ({"a": 1, "b": [2.0]}, own, [1, 2], "an array of shape (2,)"),
     ):
         found = read_observation(source, problem)
         assert np.array_equal(found.values, values)

@@ -9,7 +9,9 @@ import torch
 
 import propersbi as ps
 from propersbi import tasks
-from propersbi.app.problems import load_problem, read_observation
+from propersbi.app import directory
+from propersbi.app.observed import read_observation
+from propersbi.app.problems import load_problem
 from propersbi.app.run import Run
 from propersbi.diagnostics import measure
 from propersbi.problem import Noise, Problem, Settings
@@ -88,6 +90,64 @@ def test_another_observation_is_diagnosed_anew_and_nothing_else_is_done(finished
     assert modified(finished.folder / "simulations") == shards
 
 
+def test_what_was_diagnosed_decides_whether_it_is_done_again(finished, monkeypatch):
+    def stamp():
+        return (finished.folder / "diagnostics.json").stat().st_mtime_ns
+
+    def diagnose(own=None, **options):
+        before = stamp()
+        Run.open(finished.folder, own).diagnose(seen, num_samples=100, progress=False, **options)
+        return stamp() != before
+
+    seen = read_observation([0.5, 0.4], None)
+    assert diagnose(problem(digest="one"))
+    assert not diagnose(problem(digest="one"))
+    assert not diagnose()  # without the model it cannot be known to have changed
+    assert diagnose(problem(digest="two"))
+    assert diagnose(problem(digest="two"), max_failed=0.5)
+    assert diagnose(problem(digest="two"), seed=1)
+    assert not diagnose(problem(digest="two"), seed=1)
+    monkeypatch.setattr(directory, "__version__", "999")
+    assert diagnose(problem(digest="two"), seed=1)
+    assert not diagnose(seed=1)
+
+
+def test_options_of_simulations_come_from_the_problem_and_from_the_caller(tmp_path, monkeypatch):
+    asked = []
+
+    def remember(prior, simulator, n, **options):
+        asked.append(options)
+        raise InputError("stop here")
+
+    monkeypatch.setattr(directory, "simulate", remember)
+    own = problem(settings=Settings(timeout=5.0, max_failed=0.5))
+    for options in ({}, {"timeout": 9.0, "batched": False, "on_error": "raise"}):
+        with pytest.raises(InputError, match="stop here"):
+            ps.run(own, folder=tmp_path / "r", progress=False, **options)
+    assert (asked[0]["timeout"], asked[0]["max_failed"], asked[0]["batched"]) == (5.0, 0.5, None)
+    assert "on_error" not in asked[0]
+    assert (asked[1]["timeout"], asked[1]["batched"], asked[1]["on_error"]) == (9.0, False, "raise")
+    assert asked[0]["parameter_names"] == ("a", "b")
+
+
+def test_names_of_data_are_kept_and_observations_brought_into_their_order(tmp_path):
+    own = Problem(
+        prior={"a": (0.0, 1.0), "b": (0.0, 1.0)},
+        simulator=lambda theta, rng: {"sum": theta.sum() + rng.normal(), "both": theta + 0.1 * rng.normal(size=2)},
+        x_o={"both": [0.25, 0.5], "sum": 1.0},
+    )
+    run = ps.run(own, folder=tmp_path / "r", simulations=60, test=20, **TINY)
+    assert run.posterior().x_names == ("sum", "both_1", "both_2")
+    assert run.posterior().parameter_names == ("a", "b")
+    assert run.diagnostics.arrays["x_o"].tolist() == [1.0, 0.25, 0.5]
+    for other, message in (
+        ({"total": 1.0}, "no number named 'sum'"),
+        ({"sum": 1.0, "max": 0.0}, "a number named 'max'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run.diagnose(read_observation({"both": [0.25, 0.5], **other}, None))
+
+
 def test_a_folder_of_another_problem_is_refused(finished):
     with pytest.raises(InputError, match="is a run of 'own', not of 'two_moons'"):
         ps.run("two_moons", folder=finished.folder, **TINY)
@@ -99,6 +159,7 @@ def test_what_cannot_work_is_refused_before_anything_is_simulated(tmp_path):
         ({"rounds": 3}, "3 rounds are for one observation"),
         ({"observation": [np.nan, 1.0]}, "'observation' must be finite"),
         ({"observation": "nowhere.npy"}, "There is no file"),
+        ({"tmeout": 3}, "There is no option 'tmeout'"),
     ):
         with pytest.raises(InputError, match=message):
             ps.run(problem(), folder=tmp_path / "r", progress=False, **options)
@@ -148,7 +209,7 @@ def test_rounds_from_python(tmp_path):
     assert run.record.simulations.n == 800
     assert run.posterior().recipe.draws == 3
     page = run.report.read_text()
-    assert "Truncated(" in page
+    assert "truncated" in page.lower()
     assert "Proposal and posterior of each round" in page
 
 

@@ -72,7 +72,7 @@ def test_reference_posterior_is_compared():
 
 def test_no_false_alarm_over_many_test_sets():
     words = [
-        diagnose(Normal(), *pairs(100, (2,), seed), num_samples=100, seed=seed, progress=False).overall
+        diagnose(Normal(), *pairs(300, (2,), seed), num_samples=100, seed=seed, progress=False).overall
         for seed in range(30)
     ]
     assert words.count("poor") == 0
@@ -142,7 +142,31 @@ def test_simulators_in_torch_and_with_invalid_rows():
     assert run(observation=np.zeros(3), simulator=in_torch).arrays["predictive"].shape == (200, 3)
     result = run(observation=np.zeros(3), simulator=sometimes)
     assert result.arrays["predictive"].shape == (193, 3)
-    assert "7 of 200" in result.notes[0]
+    assert "7 of 200 data" in result.notes[0]
+
+
+def test_simulators_of_one_parameter_at_a_time():
+    def one(theta, rng):
+        a, b, c = theta  # fails on a batch
+        return [a + rng.normal(), b + rng.normal(), c + rng.normal()]
+
+    def spread(theta, rng):
+        return np.asarray(theta).ravel()[:3] + rng.normal(size=3)  # gives three numbers for a batch too
+
+    for simulate in (one, spread):
+        result = run(n=30, observation=np.zeros(3), simulator=simulate)
+        assert result.arrays["predictive"].shape == (200, 3)
+        assert verdict(result, "Posterior predictive").verdict == "good"
+    assert run(n=30, observation=np.zeros(3), simulator=one, batched=False).notes == ()
+    assert "no posterior predictive check" in run(n=30, observation=np.zeros(3), simulator=one, batched=True).notes[0]
+
+
+def test_simulators_that_take_parameters_by_name():
+    def named(a, b, c, rng):
+        return np.array([a, b, c]) + rng.normal(size=3)
+
+    result = run(n=30, observation=np.zeros(3), simulator=named, parameter_names=list("abc"))
+    assert result.arrays["predictive"].shape == (200, 3)
 
 
 def test_model_that_cannot_explain_the_observation():
@@ -158,7 +182,7 @@ def test_images_are_summarised():
     assert result.arrays["ranks"].shape == (60, 64)
     assert result.arrays["samples"].shape[1:] == (12, 12)
     assert "median of 144" in result.summary()
-    assert result.overall == "good"
+    assert {row.name for row in result.verdicts if row.verdict not in ("good", "info")} == {"Test pairs"}
     assert result.arrays["example_theta"].shape == (8, 12, 12)
     assert result.arrays["example_draws"].shape == (50, 8, 12, 12)
     assert "example_theta" not in run(n=60, event=(3, 3), num_samples=100).arrays
@@ -243,6 +267,7 @@ def test_summary_is_an_aligned_plain_table(exact):
         ({"reference": np.zeros((10, 3)), "observation": "abc"}, "array of numbers, got str"),
         ({"prior_samples": np.zeros((10, 2))}, "'prior_samples' must have shape"),
         ({"parameter_names": ["a"]}, "1 parameter names for 3"),
+        ({"batch": True}, "There is no option 'batch'"),
     ],
 )
 def test_wrong_input_is_a_sentence(change, message):
@@ -344,6 +369,12 @@ def test_broken_archives_are_refused(exact, tmp_path):
         lambda content: content["scores"].pop("tarp"),
         lambda content: content.update(scores=3),
         lambda content: content.update(parameter_names=["a"]),
+        lambda content: content.update(convergence={"converged": "yes", "sentence": ""}),
+        lambda content: content.update(convergence=3),
+        lambda content: content.pop("convergence"),
+        lambda content: content.update(typicality={"p_value": 2.0, "deviant": []}),
+        lambda content: content.update(typicality={"p_value": 0.5, "deviant": [{}]}),
+        lambda content: content.update(typicality=[]),
     ],
 )
 def test_tampered_json_is_a_sentence(exact, tmp_path, change):
@@ -361,7 +392,8 @@ def test_tampered_json_is_a_sentence(exact, tmp_path, change):
         ("shown", np.array(0)),
         ("ranks", np.zeros((600, 2))),
         ("theta", None),
-        ("prior", None),
+        ("prior", np.zeros((10, 2))),
+        ("samples", np.zeros((10, 2))),
         ("coverage", np.zeros((51, 2))),
     ],
 )

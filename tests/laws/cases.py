@@ -6,6 +6,7 @@
 import math
 
 import numpy as np
+import scipy.stats
 import torch
 from torch import nn
 
@@ -13,14 +14,25 @@ from propersbi import tasks
 from propersbi.networks import FieldGenerator, Flow, GridEmbedding, MLPCritic, MLPGenerator, UNetGenerator
 from propersbi.samplers import (
     Adapted,
+    Bijection,
+    Blocks,
     Bounds,
+    Box,
+    Categories,
+    Correlation,
+    Counts,
+    Integers,
     LatentCorrected,
     LinearResidual,
     Metropolis,
     Mixture,
+    Ordered,
+    PositiveDefinite,
     Refined,
     Rejection,
+    Simplex,
     Standardized,
+    Subset,
 )
 from propersbi.scoring import (
     Derived,
@@ -185,6 +197,39 @@ class OwnModule(nn.Module):
         return self.sample(m, x), theta
 
 
+def in_a_disc(theta):
+    """A support that is known by a function."""
+    return (theta**2).sum(1) < 4
+
+
+# Supports, and the shape of an event.
+SUPPORTS = {
+    "box": (Box((0.0, None), (1.0, 3.0)), (2,)),
+    "integers": (Integers(lower=0.0, upper=5.0), (3,)),
+    "counts without an end": (Integers(lower=0.0), (2,)),
+    "mixed": (Integers((0.0, None, None), (1.0, None, 4.0), where=(1, 2)), (3,)),
+    "pixels": (Integers(0.0, 255.0), (2, 3)),
+    "categories": (Categories(4), (1,)),
+    "one-hot": (Categories(4, one_hot=True), (4,)),
+    "counts": (Counts(4, total=7), (4,)),
+    "simplex": (Simplex(4), (4,)),
+    "smallest simplex": (Simplex(2), (2,)),
+    "ordered": (Ordered(3), (3,)),
+    "ordered above": (Ordered(3, lower=1.0), (3,)),
+    "ordered below": (Ordered(3, upper=1.0), (3,)),
+    "ordered between": (Ordered(3, lower=-1.0, upper=2.0), (3,)),
+    "positive definite": (PositiveDefinite(3), (3, 3)),
+    "cholesky": (PositiveDefinite(3, cholesky=True), (3, 3)),
+    "correlation": (Correlation(3), (3, 3)),
+    "correlation cholesky": (Correlation(3, cholesky=True), (3, 3)),
+    "bijection": (Bijection(torch.distributions.constraints.greater_than(2.0), (2,)), (2,)),
+    "blocks": (Blocks((Simplex(3), Box(lower=0.0), PositiveDefinite(2)), (3, 2, 4)), (9,)),
+    "discrete blocks": (Blocks((Categories(3), Box(0.0, 1.0), Integers(lower=0.0)), (1, 1, 2)), (4,)),
+    "several": (Blocks((Simplex(3), Simplex(3)), (3, 3), (2, 3)), (2, 3)),
+    "subset": (Subset(in_a_disc, Box(-2.0, 2.0)), (2,)),
+}
+
+
 def one_pass():
     return MLPGenerator((2,), (3,), width=16, depth=1)
 
@@ -220,6 +265,15 @@ SAMPLERS = {
         one_pass(), Rejection(batch=8), lambda theta: 0.3 * theta[..., 0], lambda theta: theta
     ),
     "adapted": lambda: Adapted(OwnModule(), (2,), (3,)),
+    "standardized integers": lambda: Standardized(one_pass(), support=Integers(lower=0.0, where=(1,))),
+    "standardized simplex": lambda: Standardized(LinearResidual(one_pass()), support=Simplex(3)),
+    "standardized matrices": lambda: Standardized(MLPGenerator((3,), (3,), width=16), support=PositiveDefinite(2)),
+    "standardized ordered flow": lambda: Standardized(flow(), support=Ordered(2, lower=-3.0)),
+    "standardized integers of a flow": lambda: Standardized(flow(), support=Integers()),
+    "standardized subset": lambda: Standardized(
+        LinearResidual(Refined(step(), refinement_steps=2)), support=Subset(in_a_disc)
+    ),
+    "mixture of simplices": lambda: Mixture([Standardized(one_pass(), support=Simplex(3)) for _ in range(2)]),
 }
 
 EMBEDDINGS = {
@@ -259,15 +313,31 @@ PRIORS = {
     "torch": torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 1.0), 1),
     "list": [torch.distributions.Normal(0.0, 1.0), torch.distributions.Exponential(1.0)],
     "draws": np.random.default_rng(0).normal(size=(50, 2)),
+    "dict": {"a": torch.distributions.Poisson(3.0), "b": (0.0, 1.0)},
+    "pairs": [(0.0, 1.0), (2, 3)],
+    "scipy": scipy.stats.multivariate_normal(np.zeros(2), np.eye(2)),
+    "simplex": torch.distributions.Dirichlet(torch.ones(2)),
+    "function": lambda rng: rng.normal(size=2),
 }
 
 TASKS = {name: name for name in tasks.names()}
 
 
+def parameters(sampler, n, generator):
+    """Parameters that a sampler can have drawn."""
+    inner = sampler.samplers[0] if isinstance(sampler, Mixture) else sampler
+    support = inner.support if isinstance(inner, Standardized) else None
+    if support is None:
+        return torch.randn(n, *sampler.theta_shape, generator=generator)
+    real = torch.randn(3 * n, math.prod(support.real_shape(sampler.theta_shape)), generator=generator)
+    theta = support.from_real(real).unflatten(-1, sampler.theta_shape)
+    return theta[support.accepts(theta) if isinstance(support, Subset) else slice(None)][:n]
+
+
 def prepared(sampler, n=200, seed=0, bounds=None):
     """A sampler prepared on pairs of its shapes."""
     generator = torch.Generator().manual_seed(seed)
-    theta = torch.randn(n, *sampler.theta_shape, generator=generator)
+    theta = parameters(sampler, n, generator)
     x = torch.randn(n, *sampler.x_shape, generator=generator)
     sampler.prepare(theta, x, bounds or Bounds.none(math.prod(sampler.theta_shape)))
     return sampler

@@ -3,7 +3,7 @@
 import inspect
 
 import propersbi as ps
-from propersbi.samplers import Generator, Sampler, latent
+from propersbi.samplers import Generator, Sampler, Support, latent
 from propersbi.scoring import kernels
 from propersbi.sequential import corrections, ratio
 from propersbi.simulation import executors
@@ -41,6 +41,11 @@ def test_samplers_and_generators():
     samplers = {c for c in classes(ps.samplers, ps.networks) if issubclass(c, Sampler)}
     assert samplers <= made(cases.SAMPLERS)
     assert {c for c in samplers if issubclass(c, Generator)} <= made(cases.GENERATORS)
+
+
+def test_supports():
+    public = {c for c in classes(ps.samplers) if issubclass(c, Support)}
+    assert public == {type(support) for support, _ in cases.SUPPORTS.values()}
 
 
 def test_embeddings_and_critics():

@@ -154,8 +154,8 @@ def test_a_prior_is_drawn_from_repeatably(case):
 def test_draws_lie_in_the_support_that_is_found(case):
     with stream(0, 1) as rng:
         theta = torch.as_tensor(np.asarray(draw(case, 500, rng)), dtype=torch.float64)
-    box = ps.samplers.support_of(case)
-    torch.testing.assert_close(box(theta).double(), theta, rtol=1e-5, atol=1e-6)
+    support = ps.samplers.support_of(case)
+    torch.testing.assert_close(support(theta).double(), theta, rtol=1e-5, atol=1e-6)
 
 
 # -- tasks

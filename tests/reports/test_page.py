@@ -13,6 +13,8 @@ import pytest
 
 from propersbi.recipes import Factory, Recipe
 from propersbi.reports import report
+from propersbi.reports.pictures import _smooth
+from propersbi.samplers import Box
 from propersbi.scoring import EnergyScore
 from propersbi.storage.records import (
     ObservationRecord,
@@ -22,7 +24,9 @@ from propersbi.storage.records import (
     TrainingRecord,
 )
 from propersbi.training.history import History, StopReason
+from propersbi.training.stopping import Patience
 from propersbi.types import InputError
+from propersbi.typicality import Deviation, Typicality
 from tests.diagnostics.test_diagnostics import Normal, run, simulator
 
 RECIPE = Recipe(
@@ -100,14 +104,80 @@ def test_full_report(tmp_path, checks):
         assert f'id="{section}"' in page
     assert page.count("data:image/png;base64,") == 6
     assert "could not be drawn" not in page
-    assert "<strong>Well calibrated</strong>" in page
-    for text in ("normal", "10,000 to train on", "3 more were not finite", "2 min 13 s", "EnergyScore(beta=1.0",
-                 "MLPGenerator(width=128)", "20 draws per pair", "refinement: 8 steps",
+    assert "<strong>Usable with care</strong>" in page
+    assert "100 test pairs are too few" in page
+    for text in ("normal", "10,000 to train on", "3 more were not finite", "2 min 13 s", "energy score (beta 1",
+                 "MLP generator (width 128)", "20 draws per pair", "refinement: 8 steps", "cut off after 3 steps",
                  "35,842 weights", "no longer improved", "propersbi run normal --seed 4",
                  "torch 2.6.0", "2025-01-31", "observation 1"):  # fmt: skip
         assert text in page, text
     for row in checks.verdicts:
         assert row.name in page
+
+
+def test_a_machine_can_read_it(tmp_path, checks):
+    enough = replace(checks, n=300, arrays=_repeated(checks.arrays), typicality=Typicality(0.4, ()))
+    written(tmp_path, checks=enough, record=RUN, history=HISTORY)
+    data = json.loads((tmp_path / "report.json").read_text())
+    assert (data["verdict"], data["exit_code"], data["headline"]) == ("good", 0, enough.headline)
+    assert [row["name"] for row in data["metrics"]] == [row.name for row in enough.verdicts]
+    assert {row["verdict"] for row in data["metrics"]} == {"good", "info"}
+    assert list(data["parameters"]) == ["theta_1", "theta_2"]
+    assert data["parameters"]["theta_1"]["r2"] == pytest.approx(enough.parameters["r2"][0])
+    assert data["observation"]["source"] == "observation 1"
+    assert data["observation"]["typicality"] == {"p_value": 0.4, "deviant": []}
+    assert data["observation"]["posterior"]["theta_1"]["sd"] == pytest.approx(0.7, abs=0.05)
+    assert data["warnings"] == ["Of the simulations, 3 more were not finite and left out."]
+    assert (data["problem"], data["command"]) == ("normal", "propersbi run normal --seed 4")
+    assert data["versions"] == {"propersbi": "0.1.0", "torch": "2.6.0"}
+    assert (data["simulations"]["n"], data["training"]["stopped"]) == (10_000, "patience")
+
+
+def _repeated(arrays):
+    tables = ("ranks", "theta", "mean", "lower", "upper")
+    return {**arrays, **{name: np.tile(arrays[name], (3, 1)) for name in tables}}
+
+
+def test_a_machine_reads_what_is_wrong(tmp_path):
+    unlike = Typicality(1e-5, (Deviation("x[1]", (1,), 9.0, True),))
+    poor = replace(run(n=60, event=(2,), observation=np.zeros(2)), typicality=unlike, notes=("A note.",))
+    record = replace(RUN, simulations=replace(RUN.simulations, failed=2, failure="ValueError: negative rate"))
+    page = written(tmp_path, checks=poor, record=record)
+    data = json.loads((tmp_path / "report.json").read_text())
+    assert (data["verdict"], data["exit_code"]) == ("poor", 4)
+    assert data["observation"]["typicality"]["deviant"] == [
+        {"name": "x[1]", "place": [1], "deviation": 9.0, "given_others": True}
+    ]
+    assert "2 more failed, most often with ValueError: negative rate" in data["warnings"][0]
+    assert any("x[1] lies 9 standard deviations above what the other numbers predict" in w for w in data["warnings"])
+    assert data["warnings"][-1] == "A note."
+    assert "x[1] lies 9 standard deviations above what the other numbers predict" in page
+    assert "2 more failed, most often with ValueError: negative rate" in page
+
+
+def test_without_a_diagnosis_there_is_no_verdict(tmp_path):
+    written(tmp_path, record=RUN)
+    data = json.loads((tmp_path / "report.json").read_text())
+    assert data["verdict"] is data["exit_code"] is data["observation"] is None
+    assert data["metrics"] == []
+
+
+def test_the_prior_is_drawn_from_its_own_draws(tmp_path, checks):
+    prior = np.random.default_rng(0).normal(size=(10_000, 2))
+    assert "Dotted: the prior" in written(tmp_path, checks=replace(checks, arrays={**checks.arrays, "prior": prior}))
+    assert "Dotted: the prior" not in written(tmp_path, checks=checks)
+    smooth = _smooth(np.random.default_rng(0).uniform(size=(10_000, 1)))
+    assert smooth.min() >= 0
+    assert smooth.max() <= 1
+    heights = np.histogram(smooth, bins=40, range=(0, 1))[0]
+    assert heights.std() / heights.mean() < 0.04
+
+
+def test_nothing_is_shown_as_code_that_is_not_to_be_typed(tmp_path, checks):
+    recipe = RECIPE.change(support=Box(-1.0, (1.0, None)), stopping=(Patience(20),)).to_json()
+    page = written(tmp_path, checks=checks, record=replace(RUN, training=replace(TRAINING, recipe=recipe)))
+    run_section = page[page.index('id="run"') : page.index("<h3>Training</h3>")]
+    assert not re.search(r"\w\([^)]*=", run_section)
 
 
 def test_headline_says_what_can_not_be_trusted(tmp_path):
@@ -130,7 +200,7 @@ def test_without_diagnostics(tmp_path):
 
 def test_only_diagnostics_of_a_simulator_that_failed(tmp_path, checks):
     bare = {k: v for k, v in checks.arrays.items() if k != "predictive"}
-    note = "There is no posterior predictive check, the simulator failed (OSError: <no disk>)."
+    note = "There is no posterior predictive check: the simulator failed (OSError: <no disk>)."
     page = written(tmp_path, checks=replace(checks, arrays=bare, notes=(note,)))
     assert "OSError: &lt;no disk&gt;" in page
     assert "There is no record of the simulations" in page
@@ -241,7 +311,7 @@ def test_rounds_are_shown_with_what_they_know(tmp_path, checks):
     (tmp_path / "rounds.json").write_text(json.dumps(content))
     page = written(tmp_path, checks=checks, record=RUN, history=HISTORY)
     assert 'id="rounds"' in page
-    assert "ImportanceWeights(&lt;i&gt;)" in page
+    assert "importance weights (&lt;i&gt;)" in page
     assert "Effective share" in page
     assert "Share of the prior" not in page
     assert "Proposal and posterior of each round" in page

@@ -349,7 +349,7 @@ def test_a_folder_is_continued_with_the_same_only(tmp_path):
     assert shards == {path: path.stat().st_mtime_ns for path in shards}
     assert torch.equal(first.sample((9,), seed=0), again.sample((9,), seed=0))
     loaded = ps.Posterior.load(tmp_path / "posterior")
-    assert torch.equal(first.sample((9,), seed=0), loaded.sample((9,), x=[X_O], seed=0))
+    assert torch.equal(first.sample((9,), seed=0), loaded.sample((9,), seed=0))
     assert len(json.loads((tmp_path / "rounds.json").read_text())["rounds"]) == 2
     with pytest.raises(InputError, match="was begun with rounds = 2, not 3"):
         ps.fit_sequential(Normal(), noisy, [X_O], **{**options, "rounds": 3})
@@ -444,4 +444,4 @@ def test_kill_9_in_the_third_round_loses_and_repeats_nothing(tmp_path):
     assert len(after) == 40
     whole = ps.fit_sequential(Normal(), noisy, [X_O], simulations=400, rounds=4, chunk_size=10, **QUICK)
     resumed = ps.Posterior.load(tmp_path / "cut" / "posterior")
-    assert torch.equal(whole.sample((50,), seed=0), resumed.sample((50,), x=[X_O], seed=0))
+    assert torch.equal(whole.sample((50,), seed=0), resumed.sample((50,), seed=0))

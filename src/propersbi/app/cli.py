@@ -10,11 +10,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from propersbi.app.options import choose, with_training_options
+from propersbi import __version__
+from propersbi.app.options import (
+    EXIT_CODES,
+    CorrectionName,
+    Count,
+    ModelArgument,
+    ObservationSource,
+    Out,
+    OwnFile,
+    Quiet,
+    Rounds,
+    RunArgument,
+    Seed,
+    Strict,
+    Test,
+    choose,
+    with_simulation_options,
+    with_training_options,
+)
 from propersbi.types import InputError
 
 if TYPE_CHECKING:  # torch takes seconds to load, and --help should not wait for it
     from propersbi.app.run import Run
+    from propersbi.diagnostics import Diagnostics
     from propersbi.sequential.corrections import Correction
 
 __all__ = ["app", "main"]
@@ -22,43 +41,26 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="propersbi",
     help="Simulation-based inference with generative networks trained by proper scoring rules.",
-    epilog="Start with: propersbi run two_moons",
+    epilog="Start with: propersbi run two_moons  |  or with a model of your own: propersbi new my_model.py, propersbi "
+    f"check my_model.py, propersbi run my_model.py. {EXIT_CODES}",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help="A task's name, or your own Python file.")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-OwnFile = Annotated[
-    str | None, typer.Option("--model", help="The run's own Python file, where its simulator or embedding is needed.")
-]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run directory; by default runs/MODEL.")]
-Count = Annotated[
-    int | None,
-    typer.Option("--simulations", "-n", help="Simulations to train on; 10000, unless a task says otherwise."),
-]
-Test = Annotated[int | None, typer.Option(help="Fresh simulations to test with; by default a tenth, 50 to 1000.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-Workers = Annotated[int, typer.Option(help="Processes that simulate.")]
-ObservationSource = Annotated[
-    str | None,
-    typer.Option(
-        "--observation", "-x", help="Observed data: a .npy, .csv or .txt file, or the number of a task's own."
-    ),
-]
-Rounds = Annotated[
-    int, typer.Option(help="Rounds of simulations near the observation; 1 is for any observation, all from the prior.")
-]
-CorrectionName = Annotated[
-    str, typer.Option("--correction", help="With rounds: truncated, weights, rejection, metropolis or uncorrected.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"propersbi {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
 def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
 ) -> None:
     """Simulation-based inference with generative networks trained by proper scoring rules."""
@@ -76,14 +78,45 @@ def tasks() -> None:
         typer.echo(f"{name:{width}}  {sizes:24}  {task.description}")
 
 
+@app.command(epilog="Example: propersbi new my_model.py")
+def new(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; a name that ends in .py.")],
+) -> None:
+    """Write a commented problem file, ready to run, to put your own prior and simulator into."""
+    from propersbi.app.problems import write_example
+
+    written = write_example(file)
+    typer.echo(f"Wrote {written}. Next:\n  propersbi check {written}\n  propersbi run {written} -n 500 --max-steps 50")
+
+
+@app.command(epilog="Example: propersbi check my_model.py --observation x.npy")
+@with_simulation_options
+def check(
+    model: ModelArgument,
+    simulation: dict[str, Any],
+    observation: ObservationSource = None,
+    simulations: Count = None,
+    test: Test = None,
+    seed: Seed = 0,
+) -> None:
+    """Simulate a few rows and say what is there: shapes, names, support, speed, failures. Exits with 2 on a problem."""
+    from propersbi.app.checking import check_problem
+
+    found = check_problem(model, observation=observation, simulations=simulations, test=test, seed=seed, **simulation)
+    typer.echo(found.summary())
+    if found.problems:
+        raise typer.Exit(2)
+
+
 @app.command(epilog="Example: propersbi simulate two_moons -n 10000 --workers 2")
+@with_simulation_options
 def simulate(
     model: ModelArgument,
+    simulation: dict[str, Any],
     out: Out = None,
     simulations: Count = None,
     test: Test = None,
     seed: Seed = 0,
-    workers: Workers = 1,
     quiet: Quiet = False,
 ) -> None:
     """Simulate pairs of parameters and data. Rerun to continue; raise -n to add more."""
@@ -92,8 +125,9 @@ def simulate(
 
     problem = load_problem(model)
     started = Run.create(out or Path("runs") / Path(model).stem, problem, _command())
-    pairs = started.simulate(simulations, test=test, seed=seed, workers=workers, progress=not quiet)
-    typer.echo(f"{len(pairs)} simulations, {pairs.invalid} invalid, in {started.folder / 'simulations'}")
+    pairs = started.simulate(simulations, test=test, seed=seed, progress=not quiet, **simulation)
+    failed = f" ({pairs.failures.total} failed)" if pairs.failures.total else ""
+    typer.echo(f"{len(pairs)} simulations, {pairs.invalid} invalid{failed}, in {started.folder / 'simulations'}")
 
 
 @app.command(epilog="Example: propersbi train runs/two_moons --time-limit 300")
@@ -125,24 +159,25 @@ def sample(
     quiet: Quiet = False,
 ) -> None:
     """Draw from the posterior given an observation. Without -o, print its summary."""
-    from propersbi.app.problems import read_observation
-    from propersbi.app.tables import summary_table, write_samples
+    from propersbi.app.observed import read_observation
+    from propersbi.app.tables import write_samples
 
     opened = _reopen(run, model)
     observed = read_observation(observation, opened.problem)
     if observed is None:
         raise InputError("There is no observation: give --observation FILE.")
     posterior = opened.posterior()
+    values = observed.arranged(posterior.x_names).values
     if out is None:
-        typer.echo(summary_table(posterior.summary(observed.values, num_samples=count, seed=seed)))
+        typer.echo(posterior.summary(values, num_samples=count, seed=seed))
         return
-    draws = posterior.sample((count,), x=observed.values, seed=seed, show_progress_bars=not quiet)
+    draws = posterior.sample((count,), x=values, seed=seed, show_progress_bars=not quiet)
     write_samples(out, draws.cpu().numpy(), posterior.parameter_names)
     if out != "-":
         typer.echo(f"{count} draws in {out}")
 
 
-@app.command(epilog="Example: propersbi diagnose runs/two_moons --observation 1")
+@app.command(epilog=f"Example: propersbi diagnose runs/two_moons --observation 1. {EXIT_CODES}")
 def diagnose(
     run: RunArgument,
     observation: ObservationSource = None,
@@ -150,41 +185,49 @@ def diagnose(
     num_samples: Annotated[int | None, typer.Option(help="Posterior draws for each test pair; 250.")] = None,
     seed: Seed = 0,
     quiet: Quiet = False,
+    strict: Strict = False,
 ) -> None:
     """Check the posterior on fresh simulations, and show it for an observation."""
-    from propersbi.app.problems import read_observation
+    from propersbi.app.observed import read_observation
 
     opened = _reopen(run, model)
     observed = read_observation(observation, opened.problem)
-    typer.echo(opened.diagnose(observed, num_samples=num_samples, seed=seed, progress=not quiet).summary())
+    checks = opened.diagnose(observed, num_samples=num_samples, seed=seed, progress=not quiet)
+    typer.echo(checks.summary())
+    _exit(checks, strict)
 
 
-@app.command(epilog="Example: propersbi report runs/two_moons")
-def report(run: RunArgument) -> None:
+@app.command(epilog=f"Example: propersbi report runs/two_moons. {EXIT_CODES}")
+def report(run: RunArgument, strict: Strict = False) -> None:
     """Write report.html: one self-contained page about the run."""
     from propersbi.app.run import Run
     from propersbi.reports.page import report as write
 
-    typer.echo(write(Run.open(run).folder))
+    opened = Run.open(run)
+    typer.echo(write(opened.folder))
+    if strict:
+        _exit(opened.diagnostics, strict)
 
 
 @app.command(
     epilog="Examples: propersbi run two_moons  |  propersbi run my_model.py --observation x.npy --simulations 10000"
-    "  |  propersbi run my_model.py --observation x.npy --rounds 5"
+    f"  |  propersbi run my_model.py --observation x.npy --rounds 5. {EXIT_CODES}"
 )
+@with_simulation_options
 @with_training_options
 def run(
     model: ModelArgument,
     changes: dict[str, Any],
+    simulation: dict[str, Any],
     observation: ObservationSource = None,
     out: Out = None,
     simulations: Count = None,
     rounds: Rounds = 1,
     correction: CorrectionName = "truncated",
     test: Test = None,
-    workers: Workers = 1,
     seed: Seed = 0,
     quiet: Quiet = False,
+    strict: Strict = False,
 ) -> None:
     """Do everything: simulate, train, diagnose, report. Rerun to continue where it stopped."""
     from propersbi.app.run import run as run_all
@@ -198,13 +241,21 @@ def run(
         correction=_correction(correction),
         test=test,
         seed=seed,
-        workers=workers,
         progress=not quiet,
         command=_command(),
+        **simulation,
         **changes,
     )
-    typer.echo(finished.diagnostics.summary())
+    checks = finished.diagnostics
+    typer.echo(checks.summary())
     typer.echo(f"\nReport: {finished.report}")
+    _exit(checks, strict)
+
+
+def _exit(checks: Diagnostics, strict: bool) -> None:
+    """End with the exit code of the verdict, if that was asked for."""
+    if strict:
+        raise typer.Exit(checks.exit_code)
 
 
 def _command() -> str:
@@ -246,6 +297,8 @@ def main() -> None:
     try:
         code = app([word for word in arguments if word != "--debug"], standalone_mode=False)
         message = "Interrupted. What was finished is kept; the same command continues." if code == 130 else ""
+    except SystemExit as error:  # of the user's own code; typer itself does not end the program here
+        code, message = 1, f"The program was ended from inside, with {error!r}, before it was done."
     except Exception as error:
         if hasattr(error, "show"):  # typer's own: a wrong option or command
             error.show()

@@ -7,21 +7,16 @@
     rounds.json, rounds/           sequential (rerun: continues)
     checkpoint.ckpt, history.json  train      (rerun: continues)
     posterior/                     train
-    diagnostics.json, .npz         diagnose   (rerun: only if the posterior or the observation changed)
+    diagnostics.json, .npz         diagnose   (rerun: only if posterior, test pairs, observation, model, options or the
+                                              version of the library changed)
     report.html                    report
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import platform
-import sys
 import time
 import warnings
 from dataclasses import replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +24,15 @@ import numpy as np
 from torch import nn
 
 from propersbi import __version__
-from propersbi.app.problems import Observation
+from propersbi.app.facts import checksum, digest, machine, now, training_record, versions
+from propersbi.app.observed import Observation
 from propersbi.diagnostics import Diagnostics, diagnose
 from propersbi.inference import fit
 from propersbi.posterior import Posterior
 from propersbi.problem import Problem, Settings
 from propersbi.sequential.rounds import fit_sequential
-from propersbi.simulation.simulations import Simulations, simulate
+from propersbi.simulation.priors import parameter_names
+from propersbi.simulation.simulations import Failures, Simulations, simulate
 from propersbi.simulation.store import Store
 from propersbi.storage.config import decode
 from propersbi.storage.randomness import seeded
@@ -44,12 +41,14 @@ from propersbi.storage.records import (
     ObservationRecord,
     RunRecord,
     SimulationsRecord,
-    TrainingRecord,
     read_rounds,
 )
 from propersbi.types import InputError, Rows
 
-__all__ = ["Run"]
+__all__ = ["SIMULATION_OPTIONS", "Run"]
+
+OWN_CHOICES = ("prior", "support", "discrete", "embedding", "parameter_names")  # of a problem, for fit
+SIMULATION_OPTIONS = ("batched", "timeout", "on_error", "max_failed")  # arguments of simulate that a caller may change
 
 
 class Run:
@@ -80,7 +79,7 @@ class Run:
         """A new run, or the one that is there, if it is of the same problem."""
         created = cls(folder, problem)
         exists = (created.folder / "run.json").exists()
-        record = created.record if exists else RunRecord(problem.name, _now(), problem.digest)
+        record = created.record if exists else RunRecord(problem.name, now(), problem.digest)
         if record.problem != problem.name:
             raise InputError(
                 f"'{folder}' is a run of '{record.problem}', not of '{problem.name}': choose another folder (--out)."
@@ -90,7 +89,7 @@ class Run:
                 f"'{problem.name}' has changed since '{folder}' was made; what was simulated before is kept.",
                 stacklevel=3,
             )
-        replace(record, command=command, versions=_versions(), machine=_machine()).save(created.folder)
+        replace(record, command=command, versions=versions(), machine=machine()).save(created.folder)
         return created
 
     @property
@@ -122,24 +121,39 @@ class Run:
             self.folder / "posterior",
             network=network if isinstance(network, nn.Module) else None,
             embedding=embedding if isinstance(embedding, nn.Module) else None,
+            support=own.support if callable(own.support) else None,
             prior=own.prior,
         )
 
     def simulate(
-        self, n: int | None = None, *, test: int | None = None, seed: int = 0, workers: int = 1, progress: bool = True
+        self,
+        n: int | None = None,
+        *,
+        test: int | None = None,
+        seed: int = 0,
+        workers: int = 1,
+        progress: bool = True,
+        **options: Any,
     ) -> Simulations:
-        """Fill ``simulations/``: ``n`` pairs to train on, and fresh ones to test with; as many as the problem says."""
+        """Fill ``simulations/``: ``n`` pairs to train on, and fresh ones to test with; as many as the problem says.
+
+        How the simulator is called and what becomes of simulations that fail is as the problem says, unless
+        ``batched``, ``timeout``, ``on_error`` or ``max_failed`` are given, as for :func:`propersbi.simulate`.
+        """
         problem, started = self._problem(), time.monotonic()
         n = problem.settings.simulations if n is None else n
         test = problem.settings.test_pairs(n) if test is None else test
         work: dict[str, Any] = {"path": self.folder / "simulations", "seed": seed, "workers": workers}
-        work |= {"batched": problem.batched, "half": problem.settings.half_precision, "progress": progress}
+        work |= {"half": problem.settings.half_precision, "progress": progress}
+        work |= {"parameter_names": problem.parameter_names, **problem.simulation_options(), **options}
         pairs = simulate(problem.prior, problem.training_simulator, n, group="train", **work)
         test_prior = problem.prior if problem.test_prior is None else problem.test_prior
         fresh = simulate(test_prior, problem.checked_simulator, test, group="test", **work)
         before = self.record.simulations
         seconds = time.monotonic() - started + ((before and before.seconds) or 0.0)
-        self._note(simulations=SimulationsRecord(n, test, pairs.invalid + fresh.invalid, seed, round(seconds, 2)))
+        invalid, failures = pairs.invalid + fresh.invalid, Failures.join([pairs.failures, fresh.failures])
+        counts = n, test, invalid, seed, round(seconds, 2), failures.total, failures.most_frequent
+        self._note(simulations=SimulationsRecord(*counts))
         return pairs
 
     def train(self, *, seed: int = 0, **changes: Any) -> Posterior:
@@ -147,8 +161,8 @@ class Run:
         theta, x = self._pairs("train")
         noise = None if self.problem is None or self.problem.noise is None else self.problem.noise.add
         options = {"noise": noise, **self._own_choices(seed, complete="recipe" in changes), **changes}
-        posterior = fit(theta, x, folder=self.folder, seed=seed, **options)
-        self._note(training=_training_record(posterior, seed))
+        posterior = self._with_data_names(fit(theta, x, folder=self.folder, seed=seed, **options))
+        self._note(training=training_record(posterior, seed))
         return posterior
 
     def sequential(
@@ -169,16 +183,25 @@ class Run:
         problem = self._problem()
         n = problem.settings.simulations if n is None else n
         test = problem.settings.test_pairs(n) if test is None else test
-        work: dict[str, Any] = {"seed": seed, "workers": workers, "batched": problem.batched, "progress": progress}
-        options = {**self._own_choices(seed), **changes}
+        work: dict[str, Any] = {"seed": seed, "workers": workers, "progress": progress, **problem.simulation_options()}
+        work |= {name: changes.pop(name) for name in SIMULATION_OPTIONS if name in changes}
+        options = {"parameter_names": parameter_names(problem.prior), **self._own_choices(seed), **changes}
         simulator = problem.checked_simulator
+        if observation.names is not None:  # in the order of the data, which two simulations tell
+            few = simulate(problem.prior, simulator, 2, **{**work, "progress": False})
+            observation = observation.arranged(few.x_names)
         posterior = fit_sequential(
             options.pop("prior"), simulator, observation.values, simulations=n, folder=self.folder, **work, **options
         )
-        fresh = simulate(posterior.prior, simulator, test, path=self.folder / "simulations", group="test", **work)
-        done = read_rounds(self.folder)
-        invalid = fresh.invalid + sum(part.invalid for part in (done.rounds if done else ()))
-        self._note(simulations=SimulationsRecord(n, test, invalid, seed), training=_training_record(posterior, seed))
+        posterior = self._with_data_names(posterior)
+        work |= {"path": self.folder / "simulations", "parameter_names": posterior.parameter_names}
+        fresh = simulate(posterior.prior, simulator, test, group="test", **work)
+        done, store = read_rounds(self.folder), Store.open(self.folder / "simulations")
+        rounds = done.rounds if done else ()
+        invalid = fresh.invalid + sum(part.invalid for part in rounds)
+        failures = Failures.join([fresh.failures, *(store.failures(f"round-{part.round}") for part in rounds)])
+        counts = n, test, invalid, seed, None, failures.total, failures.most_frequent
+        self._note(simulations=SimulationsRecord(*counts), training=training_record(posterior, seed))
         return posterior
 
     def diagnose(
@@ -188,13 +211,18 @@ class Run:
         num_samples: int | None = None,
         seed: int = 0,
         progress: bool = True,
+        **options: Any,
     ) -> Diagnostics:
-        """Fill ``diagnostics.json`` and ``.npz`` from the test pairs and, if there is one, the observation."""
+        """Fill ``diagnostics.json`` and ``.npz`` from the test pairs and, if there is one, the observation.
+
+        ``options`` are those of :meth:`simulate`, for data simulated from the posterior of the observation.
+        """
         problem, posterior = self.problem, self.posterior()
         settings = problem.settings if problem else Settings()
         num_samples = settings.num_samples if num_samples is None else num_samples
-        x_o = None if observation is None else observation.values
-        asked = DiagnosisRecord(self._checksum(), _digest(x_o), num_samples, seed)
+        x_o = None if observation is None else observation.arranged(posterior.x_names).values
+        simulation = {**problem.simulation_options(), **options} if problem and x_o is not None else {}
+        asked = DiagnosisRecord(self._diagnosed(simulation), digest(x_o), num_samples, seed)
         if self.record.diagnosis == asked and (self.folder / "diagnostics.json").exists():
             return self.diagnostics
         theta, x = self._pairs("test")
@@ -212,6 +240,7 @@ class Run:
             view=problem.view if problem else None,
             seed=seed,
             progress=progress,
+            **simulation,
         )
         checks.save(self.folder)
         self._note(diagnosis=asked, observation=ObservationRecord(observation.source) if observation else None)
@@ -229,7 +258,7 @@ class Run:
         """
         if self.problem is None:
             return {}
-        given = {name: getattr(self.problem, name) for name in ("prior", "support", "embedding", "parameter_names")}
+        given = {name: getattr(self.problem, name) for name in OWN_CHOICES}
         choices = {name: value for name, value in given.items() if value is not None}
         if complete:
             return choices
@@ -244,51 +273,30 @@ class Run:
         count = None if done is None else done.n if group == "train" else done.test
         return Store.open(folder).rows(group, count)
 
-    def _checksum(self) -> str:
-        return hashlib.sha256((self.folder / "posterior" / "config.json").read_bytes()).hexdigest()
+    def _with_data_names(self, posterior: Posterior) -> Posterior:
+        """The posterior with the names of the data, saved again, if the simulator gave any."""
+        names = Store.open(self.folder / "simulations").x_names
+        if names is not None and names != posterior.x_names:
+            posterior.x_names = names
+            posterior.save(self.folder / "posterior")
+        return posterior
+
+    def _diagnosed(self, simulation: dict[str, Any]) -> str:
+        """What is diagnosed: the posterior, on which test pairs, by which version of the library, of which model.
+
+        Without the problem the model is taken to be the one of the last diagnosis: it cannot be known to have changed.
+        """
+        record, problem = self.record, self.problem
+        done, last = record.simulations, record.diagnosis
+        model = None
+        if problem is not None:
+            options = [f"{name}={value}" for name, value in sorted(simulation.items()) if value is not None]
+            model = " ".join([problem.digest or problem.name, str(problem.settings.reference_samples), *options])
+        if model is None and last is not None:
+            model = last.posterior.partition(" model ")[2]
+        pairs = f"{done.test} {done.seed}" if done else None
+        posterior = checksum(self.folder / "posterior" / "config.json")
+        return f"{posterior} test {pairs} version {__version__} model {model}"
 
     def _note(self, **news: Any) -> None:
         replace(self.record, **news).save(self.folder)
-
-
-def _training_record(posterior: Posterior, seed: int) -> TrainingRecord:
-    recipe, history, info = posterior.recipe, posterior.history, posterior.info
-    record = TrainingRecord(
-        seed=seed,
-        recipe=None if recipe is None else recipe.to_json(),
-        objective=info.get("objective"),
-        batch_size=info.get("batch_size"),
-        weights=info.get("parameters"),
-        seconds=info.get("seconds", history.seconds if history else None),
-        members=len(info.get("members", [None])),
-    )
-    if history is None:
-        return record
-    return replace(
-        record,
-        steps=history.steps,
-        stopped=None if history.stopped is None else history.stopped.value,
-        kept_step=history.kept_step,
-        kept_score=history.kept_score,
-        lowest_step=history.lowest_step,
-        lowest_score=history.lowest_score,
-    )
-
-
-def _digest(observation: np.ndarray | None) -> str | None:
-    if observation is None:
-        return None
-    return hashlib.sha256(np.ascontiguousarray(observation, dtype=float).tobytes()).hexdigest()[:16]
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _versions() -> dict[str, str]:
-    packages = {name: version(name) for name in ("torch", "numpy", "scipy")}
-    return {"propersbi": __version__, **packages, "python": platform.python_version()}
-
-
-def _machine() -> dict[str, Any]:
-    return {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count(), "platform": sys.platform}

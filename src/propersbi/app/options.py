@@ -1,7 +1,7 @@
-"""The choices of a training on the command line: one group of options for ``train`` and ``run``.
+"""Arguments and options that several commands have, some in groups: how to simulate, and how to train.
 
-Common choices have options of their own; ``--set NAME=VALUE`` reaches every other one. A value is written as in Python:
-a number, a word, a list, or a class of the library with its arguments by name. It is read, never run.
+Common choices of a training have options of their own; ``--set NAME=VALUE`` reaches every other one. A value is written
+as in Python: a number, a word, a list, or a class of the library with its arguments by name. It is read, never run.
 """
 
 from __future__ import annotations
@@ -11,31 +11,145 @@ import difflib
 import inspect
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from propersbi.types import InputError
 
-__all__ = ["choose", "make_changes", "parse_setting", "with_training_options"]
+__all__ = [
+    "EXIT_CODES",
+    "CorrectionName",
+    "Count",
+    "ModelArgument",
+    "ObservationSource",
+    "Out",
+    "OwnFile",
+    "Quiet",
+    "Rounds",
+    "RunArgument",
+    "Seed",
+    "Strict",
+    "Test",
+    "choose",
+    "make_changes",
+    "parse_setting",
+    "with_simulation_options",
+    "with_training_options",
+]
 
-OPTIONS: dict[str, Any] = {
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 an error on the way, 2 wrong input, 130 interrupted; with --strict also 3 for a posterior "
+    "that is usable with care and 4 for one that is not to be trusted."
+)
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A task's name, or your own Python file, which defines prior and simulator and, where wanted, "
+        "observation, parameter_names, support, discrete, batched, embedding. 'propersbi new' writes one.",
+    ),
+]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+OwnFile = Annotated[
+    str | None, typer.Option("--model", help="The run's own Python file, where its simulator or embedding is needed.")
+]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="The run directory; by default runs/MODEL.")]
+Count = Annotated[
+    int | None,
+    typer.Option("--simulations", "-n", help="Simulations to train on; 10000, unless a task says otherwise."),
+]
+Test = Annotated[int | None, typer.Option(help="Fresh simulations to test with; by default a tenth, 50 to 1000.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+ObservationSource = Annotated[
+    str | None,
+    typer.Option(
+        "--observation", "-x", help="Observed data: a .npy, .csv or .txt file, or the number of a task's own."
+    ),
+]
+Rounds = Annotated[
+    int, typer.Option(help="Rounds of simulations near the observation; 1 is for any observation, all from the prior.")
+]
+CorrectionName = Annotated[
+    str, typer.Option("--correction", help="With rounds: truncated, weights, rejection, metropolis or uncorrected.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict", help="Exit with 3 if the posterior is usable with care, and with 4 if it is not to be trusted."
+    ),
+]
+
+Command = Callable[..., None]
+
+SIMULATING, LEARNING = "Simulation", "Training"  # headings of --help
+
+SIMULATION: dict[str, Any] = {
+    "workers": Annotated[int | None, typer.Option(help="Processes that simulate; 1.", rich_help_panel=SIMULATING)],
+    "batched": Annotated[
+        bool | None,
+        typer.Option(
+            "--batched/--one-by-one",
+            help="Whether the simulator takes many parameters at once, or one at a time; found out, unless given.",
+            rich_help_panel=SIMULATING,
+        ),
+    ],
+    "timeout": Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds that one simulation may take; one that takes longer counts as failed.",
+            rich_help_panel=SIMULATING,
+        ),
+    ],
+    "on_error": Annotated[
+        str | None,
+        typer.Option(
+            help="A simulation that raises: record leaves it out and counts it, raise ends the run. record.",
+            rich_help_panel=SIMULATING,
+        ),
+    ],
+    "max_failed": Annotated[
+        float | None,
+        typer.Option(help="The share of failed simulations that ends the run; 0.2.", rich_help_panel=SIMULATING),
+    ],
+}
+
+TRAINING: dict[str, Any] = {
     "draws": Annotated[
         int | None,
-        typer.Option("--draws", "-m", help="Draws per simulation in training, at least 2; 20, or 10 in one pass."),
+        typer.Option(
+            "--draws",
+            "-m",
+            help="Draws per simulation in training, at least 2; 20, or 10 in one pass.",
+            rich_help_panel=LEARNING,
+        ),
     ],
     "refinement_steps": Annotated[
         int | None,
-        typer.Option(help="1 draws in one pass; more refine the draws step by step. 8, or 1 for images."),
+        typer.Option(
+            help="1 draws in one pass; more refine the draws step by step. 8, or 1 for images.",
+            rich_help_panel=LEARNING,
+        ),
     ],
-    "rule": Annotated[str | None, typer.Option(help="Scoring rule: energy (unless a task says otherwise) or kernel.")],
+    "rule": Annotated[
+        str | None,
+        typer.Option(help="Scoring rule: energy (unless a task says otherwise) or kernel.", rich_help_panel=LEARNING),
+    ],
     "beta": Annotated[
         float | None,
-        typer.Option(help="Power of the energy score, between 0 and 2; a smaller one resolves finer detail. 0.5."),
+        typer.Option(
+            help="Power of the energy score, between 0 and 2; a smaller one resolves finer detail. 0.5.",
+            rich_help_panel=LEARNING,
+        ),
     ],
-    "max_steps": Annotated[int | None, typer.Option(help="Gradient steps at most; by default it grows with -n.")],
-    "time_limit": Annotated[float | None, typer.Option(help="Seconds of training at most.")],
-    "device": Annotated[str | None, typer.Option(help="auto (the default), cpu, cuda, ...")],
+    "max_steps": Annotated[
+        int | None, typer.Option(help="Gradient steps at most; by default it grows with -n.", rich_help_panel=LEARNING)
+    ],
+    "time_limit": Annotated[float | None, typer.Option(help="Seconds of training at most.", rich_help_panel=LEARNING)],
+    "device": Annotated[str | None, typer.Option(help="auto (the default), cpu, cuda, ...", rich_help_panel=LEARNING)],
     "settings": Annotated[
         list[str] | None,
         typer.Option(
@@ -43,28 +157,45 @@ OPTIONS: dict[str, Any] = {
             metavar="NAME=VALUE",
             help="Any other choice of the recipe, for example learning_rate=1e-3, ensemble=3 or "
             "'rule=KernelScore(kernel=Gaussian(bandwidth=0.5))'; repeat it for several.",
+            rich_help_panel=LEARNING,
         ),
     ],
 }
 
 
-def with_training_options(command: Callable[..., None]) -> Callable[..., None]:
+def with_simulation_options(command: Command) -> Command:
+    """Give a command the simulation options; what was given comes as ``simulation``, by the names of ``simulate``."""
+    return _with_group(command, "simulation", SIMULATION, _given)
+
+
+def with_training_options(command: Command) -> Command:
     """Give a command the training options; what was chosen comes to it as ``changes``, by the names of ``fit``."""
+    return _with_group(command, "changes", TRAINING, make_changes)
+
+
+def _with_group(
+    command: Command, argument: str, group: dict[str, Any], collect: Callable[..., dict[str, Any]]
+) -> Command:
+    """The command with the options of a group in place of one ``argument``, which holds what was made of them."""
     own = inspect.signature(command, eval_str=True).parameters
-    parameters = [part for name, part in own.items() if name != "changes"]
+    parameters = [part for name, part in own.items() if name != argument]
     parameters += [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in OPTIONS.items()
+        for name, kind in group.items()
     ]
 
     @wraps(command)
     def extended(**given: Any) -> None:
-        chosen = {name: given.pop(name) for name in OPTIONS}
-        command(**given, changes=make_changes(**chosen))
+        chosen = {name: given.pop(name) for name in group}
+        command(**given, **{argument: collect(**chosen)})
 
     extended.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     extended.__annotations__ = {part.name: part.annotation for part in parameters}
     return extended
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def make_changes(
@@ -75,7 +206,7 @@ def make_changes(
     >>> make_changes(beta=1.0, draws=5, device=None, settings=["warmup=10"])
     {'draws': 5, 'rule': EnergyScore(beta=1.0, fair=True), 'warmup': 10}
     """
-    changes = {name: value for name, value in others.items() if value is not None}
+    changes = _given(**others)
     if rule is not None or beta is not None:
         changes["rule"] = _rule(rule or "energy", beta)
     return changes | dict(parse_setting(text) for text in settings or [])

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from propersbi.app.directory import Run
-from propersbi.app.problems import load_problem, read_observation
+from propersbi.app.directory import SIMULATION_OPTIONS, Run
+from propersbi.app.observed import read_observation
+from propersbi.app.problems import check_ready, load_problem
 from propersbi.observations import one_observation
 from propersbi.problem import Problem
 from propersbi.recipes import check_names
@@ -50,32 +51,38 @@ def run(
         workers: Processes that simulate.
         progress: Whether to show progress bars on stderr.
         command: What the report names as the command that made the run; by default this call.
-        **changes: Changes of the recipe and other arguments of :func:`propersbi.fit`.
+        **changes: Changes of the recipe and other arguments of :func:`propersbi.fit`; and those of
+            :func:`propersbi.simulate` that say how to call the simulator and what becomes of simulations that fail:
+            ``batched``, ``timeout``, ``on_error``, ``max_failed``.
     """
     _check_changes(changes)
     found = load_problem(problem)
-    observed = read_observation(observation, found)  # what cannot be read should not wait for the training
+    check_ready(found)  # what cannot work should not wait for the simulations
+    observed = read_observation(observation, found)
     if rounds != 1 and observed is None:
         raise InputError(f"{rounds} rounds are for one observation: give an 'observation' (--observation FILE).")
     asked = {"simulations": simulations, "rounds": rounds, "test": test, "seed": seed, **changes}
     started = Run.create(folder or Path("runs") / Path(found.name).stem, found, command or _call(found, asked))
-    work: dict[str, Any] = {"test": test, "seed": seed, "workers": workers, "progress": progress}
+    simulation = {name: changes.pop(name) for name in SIMULATION_OPTIONS if name in changes}
+    work: dict[str, Any] = {"test": test, "seed": seed, "workers": workers, "progress": progress, **simulation}
     if rounds != 1 and observed is not None:
         changes |= {"rounds": rounds, "correction": correction or Truncated()}
         started.sequential(observed, simulations, **work, **changes)
     else:
         pairs = started.simulate(simulations, **work)
         if observed is not None:
+            observed = observed.arranged(pairs.x_names)
             one_observation(observed.values, tuple(pairs.x.shape[1:]), name="observation")
         started.train(seed=seed, progress=progress, **changes)
-    started.diagnose(observed, seed=seed, progress=progress)
+    started.diagnose(observed, seed=seed, progress=progress, **simulation)
     report(started.folder)
     return started
 
 
 def _check_changes(changes: Mapping[str, Any]) -> None:
     """Refuse unknown names before anything is simulated."""
-    check_names({name: value for name, value in changes.items() if name not in FIT_ARGUMENTS})
+    other = (*FIT_ARGUMENTS, *SIMULATION_OPTIONS)
+    check_names({name: value for name, value in changes.items() if name not in other})
 
 
 def _call(problem: Problem, asked: dict[str, Any]) -> str:

@@ -1,10 +1,10 @@
-"""Draws and summaries as tables: CSV, NumPy, Parquet and plain text."""
+"""Draws in files: CSV, NumPy and Parquet."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,21 +12,7 @@ import numpy as np
 from propersbi.storage.files import write_with
 from propersbi.types import InputError
 
-__all__ = ["summary_table", "write_samples"]
-
-
-def summary_table(summary: Mapping[str, Mapping[str, float]]) -> str:
-    """A plain-text table with a line for each parameter.
-
-    >>> print(summary_table({"mu": {"mean": 0.5, "sd": 0.25}}))
-    parameter     mean       sd
-    mu             0.5     0.25
-    """
-    columns = list(next(iter(summary.values())))
-    width = max(len("parameter"), *(len(name) for name in summary))
-    lines = [f"{'parameter':{width}}" + "".join(f"{column:>9}" for column in columns)]
-    lines += [f"{name:{width}}" + "".join(f"{row[c]:>9.4g}" for c in columns) for name, row in summary.items()]
-    return "\n".join(lines)
+__all__ = ["write_samples"]
 
 
 def write_samples(out: str, samples: np.ndarray, names: Sequence[str]) -> None:

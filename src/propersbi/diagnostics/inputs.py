@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = ["MIN_SAMPLES", "check_options", "checked_test_pairs", "parameter_rows
 
 MIN_SAMPLES = 100  # fewer draws make ranks too coarse
 MIN_PAIRS = 20  # fewer test pairs show nothing
+SIMULATION_OPTIONS = ("batched", "timeout", "workers", "executor", "on_error", "max_failed")
 
 
 def checked_test_pairs(theta: Any, x: Any) -> tuple[np.ndarray, Rows]:
@@ -38,8 +40,15 @@ def parameter_rows(name: str, values: Any, event: tuple[int, ...]) -> np.ndarray
     return array
 
 
-def check_options(num_samples: int, observation: Any, reference: Any, simulator: Any) -> None:
-    """Enough draws, and an observation where one is needed."""
+def check_options(
+    num_samples: int, observation: Any, reference: Any, simulator: Any, simulation: Mapping[str, Any]
+) -> None:
+    """Enough draws, an observation where one is needed, and known options of the simulation."""
+    for name in simulation:
+        if name not in SIMULATION_OPTIONS:
+            raise InputError(
+                f"There is no option '{name}'; of the simulation there are {', '.join(SIMULATION_OPTIONS)}."
+            )
     if num_samples < MIN_SAMPLES:
         raise InputError(f"'num_samples' must be at least {MIN_SAMPLES}, got {num_samples}.")
     for name, value in (("reference", reference), ("simulator", simulator)):

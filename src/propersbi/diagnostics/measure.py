@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from propersbi.diagnostics.convergence import convergence_of
 from propersbi.diagnostics.inputs import MIN_SAMPLES, check_options, checked_test_pairs, parameter_rows, to_numpy
+from propersbi.diagnostics.predictive import View, predict
 from propersbi.diagnostics.result import Diagnostics
+from propersbi.diagnostics.support import share_outside
 from propersbi.diagnostics.verdicts import FIELD_SIZE
 from propersbi.metrics import c2st, crps, energy_score, nrmse, r2, rmse
 from propersbi.metrics.calibration import sbc_p_values, sbc_ranks, tarp_ranks
 from propersbi.observations import observations, one_observation
-from propersbi.posterior import checked_names
-from propersbi.simulation.simulations import simulate
+from propersbi.posterior import Posterior, checked_names
+from propersbi.simulation.priors import draw
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import stream
 from propersbi.types import Array, InputError, Rows, Simulator
+from propersbi.typicality import UnlikeSimulations
 
 __all__ = ["MAX_SHOWN", "diagnose", "prior_scores", "scale_of"]
 
@@ -30,14 +34,13 @@ BLOCK_NUMBERS = 4_000_000  # of draws in one block of test pairs; a smaller bloc
 MAX_MEASURED, MAX_SHOWN = 4096, 64  # parameters that are measured one by one, and of which every test pair is kept
 SCORE_SAMPLES = 100  # draws in the energy score, whose cost grows with their square
 OBSERVATION_SAMPLES = 10_000  # draws for the observation
-PREDICTIVE_DATA = 200  # simulations for the posterior predictive check
+MAX_KEPT = 2_000_000  # numbers of draws that are kept on disk
 EXAMPLES, EXAMPLE_SAMPLES = 8, 50  # test pairs of a field that are kept whole, and draws for each
 MAX_CLASSIFIED = 100  # parameters for the classifier: its network grows with their square
 PRIOR_ROWS = 1000  # true parameters compared with the prior at once
 LEVELS = np.linspace(0, 1, 51)
 
 Block = tuple[np.ndarray, slice, np.random.Generator]
-View = Callable[[np.ndarray], np.ndarray]
 
 
 def diagnose(
@@ -54,6 +57,7 @@ def diagnose(
     view: View | None = None,
     seed: int = 0,
     progress: bool = True,
+    **simulation: Any,
 ) -> Diagnostics:
     """Measure a posterior on test pairs that were not used to train it.
 
@@ -66,27 +70,39 @@ def diagnose(
         observation: The data of interest, ``(*shape,)``; adds its posterior to the result.
         simulator: ``(theta) -> x`` or ``(theta, rng) -> x``; adds data simulated from the posterior of the observation.
         reference: Draws of the true posterior of the observation, ``(k, *event)``; adds the C2ST.
-        prior_samples: Prior draws, ``(k, *event)``; the true parameters, if not given.
+        prior_samples: Prior draws, ``(k, *event)``. If not given, the skill is relative to the true parameters, and the
+            prior that is shown is drawn from that of the posterior.
         parameter_names: One for each parameter; the posterior's own, if not given.
         view: ``(n, *shape) -> (n, *other)``: what to show of data that people cannot read as they are, such as spectra.
         seed: The same seed gives the same result.
         progress: Whether to show a progress bar on stderr.
+        **simulation: How the simulator is called, as for :func:`propersbi.simulate`: ``batched``, ``timeout``,
+            ``workers``, ``executor``, ``on_error`` or ``max_failed``.
     """
     truth, data = checked_test_pairs(theta, x)
     event = truth.shape[1:]
-    check_options(num_samples, observation, reference, simulator)
+    check_options(num_samples, observation, reference, simulator, simulation)
     names = checked_names(parameter_names or getattr(posterior, "parameter_names", None), event)
-    prior = truth if prior_samples is None else parameter_rows("prior_samples", prior_samples, event)
-    result = _on_pairs(posterior, truth, data, prior, names, num_samples, seed, progress)
+    given = None if prior_samples is None else parameter_rows("prior_samples", prior_samples, event)
+    result = _on_pairs(posterior, truth, data, truth if given is None else given, names, num_samples, seed, progress)
+    result = _about_training(result, posterior, given, seed)
     if observation is None:
         return result
     x_o = one_observation(to_numpy(observation), tuple(data.shape[1:]), name="observation")
+    if isinstance(posterior, Posterior) and posterior.typicality_test is not None:
+        result = replace(result, typicality=posterior.typicality(x_o))
+        if result.typicality is not None and result.typicality.unlike:
+            warnings.warn(result.typicality.sentence, UnlikeSimulations, stacklevel=2)
     most = min(OBSERVATION_SAMPLES, max(result.num_samples, MAX_NUMBERS // math.prod(event)))
     samples = _draw(posterior, torch.as_tensor(x_o)[None], most, event, seed, 2)[:, 0]
-    result = _extend(result, {}, {"x_o": x_o, "samples": _few(samples)})
+    outside = share_outside(posterior.prior, samples) if isinstance(posterior, Posterior) else None
+    scores = {} if outside is None else {"outside": outside}
+    result = _extend(result, scores, {"x_o": x_o, "samples": _few(samples)})
     if reference is not None:
         result = _compare(result, samples, parameter_rows("reference", reference, event))
-    return result if simulator is None else _predict(result, samples, x_o, simulator, seed, view)
+    if simulator is None:
+        return result
+    return _extend(result, *predict(samples, x_o, simulator, names, seed=seed, view=view, **simulation))
 
 
 def _on_pairs(
@@ -114,8 +130,25 @@ def _on_pairs(
     blocks = _with_examples(_blocks(posterior, truth, x, m, seed, progress), truth, x, examples)
     rows = _join(_measure(block[:, :, columns], pairs, flat, base, rng) for block, pairs, rng in blocks)
     parameters, scores, arrays = _summarise(rows, flat, m)
-    arrays |= {"prior": _few(prior), **examples}
+    arrays |= examples
     return Diagnostics(tuple(names[j] for j in columns), event, n, m, parameters, scores, arrays, tuple(notes))
+
+
+def _about_training(result: Diagnostics, posterior: Any, prior: np.ndarray | None, seed: int) -> Diagnostics:
+    """Add whether the training had converged, and draws of the prior, as far as the posterior knows."""
+    if not isinstance(posterior, Posterior):
+        return result if prior is None else _extend(result, {}, {"prior": _few(prior)})
+    if posterior.history is not None:
+        result = replace(result, convergence=convergence_of(posterior.history))
+    if prior is None and posterior.prior is not None:
+        try:
+            with stream(seed, 4) as rng:
+                drawn = draw(posterior.prior, _affordable(math.prod(result.event)), rng)
+            prior = parameter_rows("prior", drawn, result.event)
+        except Exception as error:  # whatever the user's prior does, the rest of the result is kept
+            reason = f"{type(error).__name__}: {error}"
+            return _extend(result, {}, {}, [f"The prior is not shown: it could not be drawn from ({reason})."])
+    return result if prior is None else _extend(result, {}, {"prior": _few(prior)})
 
 
 def _blocks(posterior: Any, truth: np.ndarray, x: Rows, m: int, seed: int, progress: bool) -> Iterator[Block]:
@@ -145,7 +178,8 @@ def _with_examples(
 
 def _draw(posterior: Any, x: torch.Tensor, m: int, event: tuple[int, ...], *place: int) -> np.ndarray:
     """``(m, c, *event)``, checked; each block has its own random numbers."""
-    with stream(*place), torch.no_grad():
+    with stream(*place), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnlikeSimulations)  # diagnose itself warns of the observation
         draws = posterior.sample_batched((m,), x=x.to(torch.float32), show_progress_bars=False)
     draws = to_numpy(draws)
     if draws.ndim == 2 and event == (1,):
@@ -233,46 +267,17 @@ def _compare(result: Diagnostics, samples: np.ndarray, reference: np.ndarray) ->
     arrays = {"reference": _few(reference)}
     flat = reference.reshape(len(reference), -1)
     if flat.shape[1] > MAX_CLASSIFIED:
-        return _extend(result, {}, arrays, f"The C2ST was left out: {flat.shape[1]} parameters are too many for it.")
+        return _extend(result, {}, arrays, (f"The C2ST was left out: {flat.shape[1]} parameters are too many for it.",))
     try:
         value = c2st(samples[:size].reshape(size, -1), flat[:size])
     except InputError as error:
-        return _extend(result, {}, arrays, f"The C2ST was left out: {error}")
+        return _extend(result, {}, arrays, (f"The C2ST was left out: {error}",))
     return _extend(result, {"c2st": value, "c2st_rows": float(size)}, arrays)
 
 
-def _predict(
-    result: Diagnostics, samples: np.ndarray, x_o: np.ndarray, simulator: Simulator, seed: int, view: View | None
+def _extend(
+    result: Diagnostics, scores: Mapping[str, float], arrays: Mapping[str, np.ndarray], notes: Sequence[str] = ()
 ) -> Diagnostics:
-    """Add data simulated from the posterior; whatever the simulator does, the rest of the result is kept."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            x, invalid = _simulated(samples, simulator, seed)
-    except Exception as error:
-        reason = f"{type(error.__cause__ or error).__name__}: {error.__cause__ or error}"
-        return _extend(result, {}, {}, f"There is no posterior predictive check, the simulator failed ({reason}).")
-    if x.shape[1:] != x_o.shape:
-        reason = f"the simulator gave data of shape {x.shape[1:]}, the observation has {x_o.shape}"
-        return _extend(result, {}, {}, f"There is no posterior predictive check: {reason}.")
-    low, high = np.quantile(x, [0.01, 0.99], axis=0)
-    inside = float(((low <= x_o) & (x_o <= high)).mean())
-    notes = [f"{invalid} of {PREDICTIVE_DATA} data simulated from the posterior were not finite."] if invalid else []
-    shown = {"predictive": x} if view is None else {"predictive": view(x), "viewed": view(x_o[None])[0]}
-    return _extend(result, {"predictive": inside}, shown, *notes)
-
-
-def _simulated(samples: np.ndarray, simulator: Simulator, seed: int) -> tuple[np.ndarray, int]:
-    """Data from posterior draws; a simulator that does not take NumPy may take torch."""
-    options: dict[str, Any] = {"seed": seed, "chunk_size": PREDICTIVE_DATA, "progress": False}
-    try:
-        done = simulate(samples, simulator, PREDICTIVE_DATA, **options)
-    except Exception:
-        done = simulate(torch.as_tensor(samples), simulator, PREDICTIVE_DATA, **options)
-    return np.asarray(done.x), done.invalid
-
-
-def _extend(result: Diagnostics, scores: dict[str, float], arrays: dict[str, np.ndarray], *notes: str) -> Diagnostics:
     scores, arrays = {**result.scores, **scores}, {**result.arrays, **arrays}
     return replace(result, scores=scores, arrays=arrays, notes=(*result.notes, *notes))
 
@@ -302,8 +307,12 @@ def _shown(theta: np.ndarray) -> np.ndarray:
 
 
 def _few(rows: np.ndarray) -> np.ndarray:
-    """As many rows as are worth keeping on disk."""
-    return rows[: min(OBSERVATION_SAMPLES, max(100, 2_000_000 // rows[0].size))]
+    return rows[: _affordable(rows[0].size)]
+
+
+def _affordable(size: int) -> int:
+    """As many rows of so many numbers as are worth keeping on disk."""
+    return min(OBSERVATION_SAMPLES, max(100, MAX_KEPT // size))
 
 
 def _share_below(values: np.ndarray) -> np.ndarray:

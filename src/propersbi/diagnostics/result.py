@@ -6,25 +6,30 @@ import hashlib
 import io
 import math
 import textwrap
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from propersbi.diagnostics.verdicts import Verdict, headline, judge, overall
+from propersbi.diagnostics.convergence import Convergence
+from propersbi.diagnostics.headline import headline
+from propersbi.diagnostics.verdicts import EXIT_CODES, Measured, Verdict, judge, overall
 from propersbi.storage.files import read_json, write_bytes, write_json
+from propersbi.storage.tables import aligned, html_table
 from propersbi.types import InputError
+from propersbi.typicality import Typicality
 
 __all__ = ["Diagnostics"]
 
-FORMAT = 2
+FORMAT = 3
 WIDTH = 88  # of the terminal's text
 METRICS = ("calibration_error", "r2", "nrmse", "rmse", "crps", "sbc_p", "rank_distance", "rank_mean", "coverage_90")
 SCORES = ("energy_score", "energy_skill", "energy_skill_error", "tarp")
 TABLES = ("ranks", "theta", "mean", "lower", "upper")
+LEVELS = 51  # of the coverage curves
 CURVES = ("levels", "coverage", "tarp_levels", "tarp")
 
 
@@ -40,13 +45,15 @@ class Diagnostics:
         parameters: One number per parameter and metric: ``calibration_error``, ``r2``, ``nrmse``, ``rmse``, ``crps``,
             ``sbc_p``, ``rank_distance``, ``rank_mean``, ``coverage_90``.
         scores: One number per metric: ``energy_score``, ``energy_skill`` and its ``energy_skill_error``, ``tarp``
-            and, where they could be measured, ``c2st``, ``predictive``.
+            and, where they could be measured, ``c2st``, ``predictive``, ``outside``.
         arrays: ``shown``, the indices of at most 64 parameters, and for these ``ranks``, ``theta``, ``mean``,
             ``lower`` and ``upper`` (5 % and 95 %), each ``(n, shown)``; ``levels``, ``coverage``, ``tarp_levels``,
-            ``tarp``; ``prior`` draws; of fields and images, for some test pairs, ``example_theta (k, *event)``,
-            ``example_x`` and ``example_draws (draws, k, *event)``; for an observation ``x_o``, ``samples``,
-            ``reference``, ``predictive`` and, if data are not shown as they are, ``viewed``.
+            ``tarp``; ``prior`` draws, if it is at hand; of fields and images, for some test pairs,
+            ``example_theta (k, *event)``, ``example_x`` and ``example_draws (draws, k, *event)``; for an observation
+            ``x_o``, ``samples``, ``reference``, ``predictive`` and, if data are not shown as they are, ``viewed``.
         notes: What could not be done, in words.
+        convergence: Whether the training had converged, if it is known.
+        typicality: How like the simulations the observation is, if it is known.
     """
 
     parameter_names: tuple[str, ...]
@@ -57,19 +64,32 @@ class Diagnostics:
     scores: Mapping[str, float]
     arrays: Mapping[str, np.ndarray]
     notes: tuple[str, ...] = ()
+    convergence: Convergence | None = None
+    typicality: Typicality | None = None
 
     def __repr__(self) -> str:
         return f"Diagnostics({self.overall}, {self.n} test pairs, {self.num_samples} draws each)"
 
+    def _repr_html_(self) -> str:
+        rows = [[row.name, _number(row.value), row.verdict, row.reading] for row in self.verdicts]
+        title = f"Diagnostics: {self.overall}. {self.headline}"
+        return html_table(title, ["metric", "value", "verdict", "how to read it"], rows, " ".join(self.notes))
+
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """For each metric its value, a verdict and how to read it."""
-        return judge(self.n, self.parameter_names, self.parameters, self.scores)
+        numbers = self.n, self.num_samples, self.parameter_names, self.parameters, self.scores
+        return judge(Measured(*numbers, self.arrays["tarp"], self.convergence, self.typicality))
 
     @property
     def overall(self) -> str:
         """The worst verdict: ``good``, ``fair`` or ``poor``."""
         return overall(self.verdicts)
+
+    @property
+    def exit_code(self) -> int:
+        """How a program ends with this verdict: 0 for good, 3 for fair, 4 for poor."""
+        return EXIT_CODES[self.overall]
 
     @property
     def headline(self) -> str:
@@ -89,7 +109,7 @@ class Diagnostics:
         table = [head, *([name, *map(_number, row)] for name, row in self.table(keys))]
         notes = [textwrap.fill(f"Note: {note}", WIDTH) for note in self.notes]
         first = textwrap.fill(f"{self.overall.upper()}: {self.headline}", WIDTH)
-        parts = [first, _aligned(metrics), _aligned(table), *notes]
+        parts = [first, aligned(metrics), aligned(table), *notes]
         return "\n\n".join(parts)
 
     def table(self, keys: tuple[str, ...], most: int = 12) -> list[tuple[str, list[float]]]:
@@ -119,6 +139,8 @@ class Diagnostics:
             "parameters": {key: [_strict(value) for value in values] for key, values in self.parameters.items()},
             "verdicts": [{**asdict(row), "value": _strict(row.value)} for row in self.verdicts],
             "notes": list(self.notes),
+            "convergence": None if self.convergence is None else asdict(self.convergence),
+            "typicality": None if self.typicality is None else self.typicality.to_json(),
             "arrays": hashlib.sha256(buffer.getvalue()).hexdigest(),
         }
         write_bytes(folder / "diagnostics.npz", buffer.getvalue())
@@ -143,6 +165,8 @@ class Diagnostics:
                 scores={str(key): _loose(value) for key, value in content["scores"].items()},
                 arrays=arrays,
                 notes=tuple(str(note) for note in content["notes"]),
+                convergence=_convergence_from_json(content["convergence"]),
+                typicality=None if content["typicality"] is None else Typicality.from_json(content["typicality"]),
             )
         except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
             raise InputError(f"'{path}' does not hold diagnostics: {type(error).__name__}: {error}.") from None
@@ -150,6 +174,14 @@ class Diagnostics:
             raise error if isinstance(error, InputError) else InputError(f"'{path}' is broken: {error}.") from None
         _check(result, path)
         return result
+
+
+def _convergence_from_json(data: Any) -> Convergence | None:
+    if data is None:
+        return None
+    if not isinstance(data["converged"], bool) or not isinstance(data["sentence"], str):
+        raise InputError("'convergence' must say whether training had converged, and why.")
+    return Convergence(data["converged"], data["sentence"])
 
 
 def _read_arrays(path: Path, checksum: str) -> dict[str, np.ndarray]:
@@ -162,8 +194,8 @@ def _read_arrays(path: Path, checksum: str) -> dict[str, np.ndarray]:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"'{path}' is not a file of plain arrays: {error}.") from None
+    except Exception as error:  # archives break in many ways: zlib, lzma and the parser of headers have their own
+        raise InputError(f"'{path}' is not a file of plain arrays: {str(error)[:200]}.") from None
 
 
 def _check(result: Diagnostics, path: Path) -> None:
@@ -176,14 +208,16 @@ def _check(result: Diagnostics, path: Path) -> None:
 def _wrong_arrays(result: Diagnostics) -> Iterator[str]:
     """Arrays that are missing, do not hold numbers or do not have the shape that the others ask for."""
     arrays = result.arrays
-    yield from (name for name in ("shown", *TABLES, *CURVES, "prior") if name not in arrays)
+    yield from (name for name in ("shown", *TABLES, *CURVES) if name not in arrays)
     yield from (name for name, array in arrays.items() if array.dtype.kind not in "fiu")
     shown = arrays.get("shown", np.empty(0))
     valid = np.arange(len(result.parameter_names))
     if shown.ndim != 1 or shown.dtype.kind not in "iu" or not shown.size or not np.isin(shown, valid).all():
         yield "shown"
-    shapes = {name: (result.n, len(shown)) for name in TABLES} if shown.ndim else {}
-    shapes |= {"coverage": (*arrays.get("levels", shown).shape, shown.size)}
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(TABLES, (result.n, shown.size))
+    shapes |= {"coverage": (*arrays.get("levels", shown).shape, shown.size), "tarp": (LEVELS,), "levels": (LEVELS,)}
+    draws = (name for name in ("prior", "samples", "reference") if name in arrays)
+    shapes |= {name: (*arrays[name].shape[:1], *result.event) for name in draws}
     yield from (name for name, shape in shapes.items() if name in arrays and arrays[name].shape != shape)
 
 
@@ -215,10 +249,3 @@ def _number(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _aligned(rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(lines)

@@ -5,6 +5,11 @@ reaches it in 1 % of all cases at most, corrected for testing :math:`d` paramete
 enough to live with; else *poor*. For fields and images we judge the 95th percentile of their many parameters instead of
 the worst: there, a single odd pixel says little. Quantities without a right value, such as the error of the posterior
 mean, which depends on how much the data tell, are there for *information*.
+
+Test pairs show how a posterior does on average over the prior. That alone is not *good*: there must also be enough of
+them, the training must have converged, and the observation must be like the simulations.
+
+The worst verdict is that of the posterior, and :data:`EXIT_CODES` says how a program ends with it.
 """
 
 from __future__ import annotations
@@ -12,18 +17,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
 
-from propersbi.metrics.calibration import coverage_band
+from propersbi.diagnostics.convergence import Convergence
+from propersbi.metrics.calibration import coverage_band, ecdf_band
+from propersbi.typicality import UNLIKE, Typicality
 
-__all__ = ["FIELD_SIZE", "Verdict", "headline", "judge", "overall"]
+__all__ = ["ENOUGH_PAIRS", "EXIT_CODES", "FIELD_SIZE", "Measured", "Verdict", "curve_band", "judge", "overall"]
+
+EXIT_CODES = {"good": 0, "fair": 3, "poor": 4}
+"""How a program ends that was asked for a verdict: taken at face value, usable with care, not to be trusted."""
 
 ALPHA = 0.01  # how often an exact posterior may fail a check
 MARGIN = 0.05  # a deviation in probability that one can live with
 FIELD_SIZE = 40  # parameters above which they are taken for the points of a field
-CALIBRATION = ("90 % intervals", "Joint coverage (TARP)", "SBC", "Calibration error")  # the plainest first
+ENOUGH_PAIRS = 300  # test pairs: fewer let errors pass that matter
+OUTSIDE = 0.01  # share of draws outside the prior that one can live with
+FAR = 0.001  # p-values of the observation below it are poor
+CURVE_POINTS = 50  # levels of the coverage curves, above 0
 
 
 @dataclass(frozen=True)
@@ -37,16 +51,32 @@ class Verdict:
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
-    """What is judged: metrics of ``n`` test pairs, by parameter and for all of them together."""
+class Measured:
+    """What is judged.
+
+    Arguments:
+        n: How many test pairs.
+        num_samples: Posterior draws for each of them.
+        names: The parameters.
+        parameters: Metrics by parameter.
+        scores: Metrics of all parameters together.
+        tarp: The joint coverage at levels 0, 0.02, ..., 1.
+        convergence: Whether the training had converged, if it is known.
+        typicality: How like the simulations the observation is, if it is known.
+    """
 
     n: int
+    num_samples: int
     names: tuple[str, ...]
     parameters: Mapping[str, np.ndarray]
     scores: Mapping[str, float]
+    tarp: np.ndarray
+    convergence: Convergence | None = None
+    typicality: Typicality | None = None
 
     @property
     def is_field(self) -> bool:
+        """Whether the parameters are the points of a field."""
         return len(self.names) > FIELD_SIZE
 
     @property
@@ -60,36 +90,16 @@ class _Measured:
         return f"worse than 95 % of {len(self.names)} parameters" if self.is_field else "the worst"
 
 
-def judge(
-    n: int, names: tuple[str, ...], parameters: Mapping[str, np.ndarray], scores: Mapping[str, float]
-) -> tuple[Verdict, ...]:
+def judge(measured: Measured) -> tuple[Verdict, ...]:
     """A verdict for every metric that was measured."""
-    measured = _Measured(n, names, parameters, scores)
     calibration = (_ranks(measured), _calibration(measured), _intervals(measured), _joint_coverage(measured))
-    return (*calibration, *_skill(measured), *_observation(scores))
+    return (*calibration, *_skill(measured), *_evidence(measured), *_observation(measured.scores))
 
 
 def overall(rows: tuple[Verdict, ...]) -> str:
     """The worst verdict."""
     found = {row.verdict for row in rows}
     return next((word for word in ("poor", "fair") if word in found), "good")
-
-
-def headline(rows: tuple[Verdict, ...], n: int) -> str:
-    """What can be trusted, in words."""
-    by_name = {row.name: row for row in rows}
-    sentences = [_on_calibration({name: by_name[name] for name in CALIBRATION}, n)]
-    skill = by_name["Energy skill"]
-    if skill.verdict == "poor":
-        sentences.append("The posterior predicts the parameters worse than the prior does.")
-    elif skill.verdict == "fair":
-        sentences.append("The posterior is not clearly better than the prior.")
-    else:
-        sentences.append(
-            f"The posterior predicts the parameters {100 * (skill.value or 0):.0f} % better than the prior does."
-        )
-    others = [by_name[name] for name in ("C2ST", "Posterior predictive") if name in by_name]
-    return " ".join([*sentences, *(row.reading for row in others if row.verdict != "good")])
 
 
 def noise(n: int, d: int) -> float:
@@ -104,7 +114,20 @@ def noise(n: int, d: int) -> float:
     return 0.32 * _z(d) / math.sqrt(n)
 
 
-def _ranks(measured: _Measured) -> Verdict:
+@lru_cache(maxsize=8)
+def curve_band(n: int, num_samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The band that holds the whole coverage curve of an exact posterior with probability 99 %.
+
+    Returns:
+        The levels 0.02, 0.04, ..., 1 and the lower and upper limits; ranks among so many draws are coarse, for which
+        half a rank is allowed.
+    """
+    levels, low, high = ecdf_band(n, points=CURVE_POINTS, level=1 - ALPHA)
+    slack = 0.5 / (num_samples + 1)
+    return levels, (low - slack).clip(0, 1), (high + slack).clip(0, 1)
+
+
+def _ranks(measured: Measured) -> Verdict:
     """Simulation-based calibration: the parameter with the least uniform ranks."""
     p, d = measured.parameters["sbc_p"], measured.tests
     at = _worst(-p)
@@ -119,25 +142,25 @@ def _ranks(measured: _Measured) -> Verdict:
     )  # fmt: skip
 
 
-def _calibration(measured: _Measured) -> Verdict:
+def _calibration(measured: Measured) -> Verdict:
     """The parameter whose credible levels are the furthest off."""
     errors, band = measured.parameters["calibration_error"], noise(measured.n, measured.tests)
     at = _worst(errors)
     worst = float(errors[at])
     return Verdict(
-        "Calibration error", worst, _grade(worst, band),
+        "Calibration error", worst, _grade(worst - band),
         f"The credible levels of {measured.names[at]}, {measured.which}, are typically off by {worst:.2g}; "
         f"up to {band:.2g} is noise with {measured.n} test pairs.",
     )  # fmt: skip
 
 
-def _intervals(measured: _Measured) -> Verdict:
+def _intervals(measured: Measured) -> Verdict:
     """The parameter whose 90 % intervals hold the truth too rarely or too often."""
     shares = measured.parameters["coverage_90"]
     at = _worst(np.abs(shares - 0.9))
     share = float(shares[at])
     low, high = coverage_band(measured.n, [0.9], level=1 - ALPHA / measured.tests)
-    grade = _grade(abs(share - 0.9), 0.9 - low[0] if share < 0.9 else high[0] - 0.9)
+    grade = _grade(max(low[0] - share, share - high[0]))
     side = "too narrow" if share < 0.9 else "too wide"
     return Verdict(
         "90 % intervals", share, grade,
@@ -146,18 +169,20 @@ def _intervals(measured: _Measured) -> Verdict:
     )  # fmt: skip
 
 
-def _joint_coverage(measured: _Measured) -> Verdict:
-    """Credible regions of all parameters together."""
-    error = measured.scores["tarp"]
-    limit = math.sqrt(math.log(2 / ALPHA) / (2 * measured.n))  # Dvoretzky, Kiefer, Wolfowitz
+def _joint_coverage(measured: Measured) -> Verdict:
+    """Credible regions of all parameters together: the whole curve must lie in its band."""
+    _, low, high = curve_band(measured.n, measured.num_samples)
+    curve, error = measured.tarp[1:], measured.scores["tarp"]
+    beyond = float(np.maximum(low - curve, curve - high).max())
+    where = "lies inside" if beyond <= 0 else "leaves"
     return Verdict(
-        "Joint coverage (TARP)", error, _grade(error, limit),
-        f"Credible regions of all parameters taken together are off by {error:.2g} at most; "
-        f"up to {limit:.2g} is noise with {measured.n} test pairs.",
+        "Joint coverage (TARP)", error, _grade(beyond),
+        f"Credible regions of all parameters taken together are off by {error:.2g} at most; the curve {where} the band "
+        f"that holds 99 % of those of exact posteriors with {measured.n} test pairs.",
     )  # fmt: skip
 
 
-def _skill(measured: _Measured) -> Iterator[Verdict]:
+def _skill(measured: Measured) -> Iterator[Verdict]:
     """How much the posterior predicts beyond the prior."""
     parameters, scores, names = measured.parameters, measured.scores, measured.names
     skill, error = scores["energy_skill"], scores["energy_skill_error"]
@@ -170,11 +195,14 @@ def _skill(measured: _Measured) -> Iterator[Verdict]:
     lowest, slack = float(parameters["r2"][at]), 3 / math.sqrt(measured.n)
     share = "median over parameters, and" if measured.is_field else "on average, and"
     low = f"{lowest:.2f} or less for 5 % of them" if measured.is_field else f"lowest for {names[at]} ({lowest:.2f})"
+    plain = f"The share of the parameters' variance that the posterior mean explains, {share} {low}. A low value alone "
+    plain += "is no fault: the data may not tell more."
+    worse = f"The posterior mean of {names[at]}, {measured.which}, is further from the truth than the prior's mean "
+    worse += f"(R² = {lowest:.2f})."
+    poor = lowest < -slack
     yield Verdict(
-        "R²", float(average(parameters["r2"])),
-        "poor" if lowest < -slack else "good" if lowest > 0.1 else "info",
-        f"The share of the parameters' variance that the posterior mean explains, {share} {low}. A low value alone "
-        "is no fault: the data may not tell more.",
+        "R²", float(average(parameters["r2"])), "poor" if poor else "good" if lowest > 0.1 else "info",
+        worse if poor else plain,
     )  # fmt: skip
     yield Verdict(
         "NRMSE", float(average(parameters["nrmse"])), "info",
@@ -186,7 +214,29 @@ def _skill(measured: _Measured) -> Iterator[Verdict]:
     )  # fmt: skip
 
 
+def _evidence(measured: Measured) -> Iterator[Verdict]:
+    """Whether the checks above are reason enough to trust the posterior of the observation."""
+    n = measured.n
+    few = f"{n} test pairs are too few to take uncertainties at face value: {ENOUGH_PAIRS} are enough."
+    enough = f"{ENOUGH_PAIRS} or more show errors that matter."
+    yield Verdict("Test pairs", float(n), "good" if n >= ENOUGH_PAIRS else "fair", few if n < ENOUGH_PAIRS else enough)
+    if measured.convergence is not None:
+        word = "good" if measured.convergence.converged else "fair"
+        yield Verdict("Training", None, word, measured.convergence.sentence)
+    if measured.typicality is not None:
+        p = measured.typicality.p_value
+        warning = " Its posterior may be wrong, however good the others are." if measured.typicality.unlike else ""
+        word = "poor" if p < FAR else "fair" if p < UNLIKE else "good"
+        yield Verdict("Typicality", p, word, measured.typicality.sentence + warning)
+
+
 def _observation(scores: Mapping[str, float]) -> Iterator[Verdict]:
+    if "outside" in scores:
+        share = scores["outside"]
+        yield Verdict(
+            "Outside the prior", share, "good" if share == 0 else "fair" if share <= OUTSIDE else "poor",
+            f"{100 * share:.2g} % of the draws for the observation lie where the prior has no density; none should.",
+        )  # fmt: skip
     if "c2st" in scores:
         value, slack = scores["c2st"], 1 / math.sqrt(scores["c2st_rows"])
         word = "good" if value <= 0.6 + slack else "fair" if value <= 0.75 else "poor"
@@ -204,22 +254,13 @@ def _observation(scores: Mapping[str, float]) -> Iterator[Verdict]:
         )  # fmt: skip
 
 
-def _on_calibration(checks: Mapping[str, Verdict], n: int) -> str:
-    word = overall(tuple(checks.values()))
-    if word == "good":
-        return f"The uncertainties can be taken at face value: {n} test pairs show no sign of miscalibration."
-    culprit = next(check for check in checks.values() if check.verdict == word)
-    if word == "fair":
-        return f"The uncertainties are roughly right, with a small but real error. {culprit.reading}"
-    return f"The uncertainties should not be trusted. {culprit.reading}"
-
-
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.0f} %"
 
 
-def _grade(error: float, band: float) -> str:
-    return "good" if error <= band + 1e-9 else "fair" if error <= band + MARGIN else "poor"
+def _grade(beyond: float) -> str:
+    """By how far a number lies beyond what an exact posterior reaches."""
+    return "good" if beyond <= 1e-9 else "fair" if beyond <= MARGIN else "poor"
 
 
 def _worst(badness: np.ndarray) -> int:

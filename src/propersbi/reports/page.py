@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import numpy as np
 
 from propersbi.diagnostics import Diagnostics
+from propersbi.diagnostics.convergence import convergence_of
 from propersbi.diagnostics.measure import MAX_SHOWN
 from propersbi.diagnostics.verdicts import FIELD_SIZE
 from propersbi.recipes import Recipe
-from propersbi.reports.pictures import PANELS, all_names, draw_pictures, is_field
-from propersbi.reports.text import count, duration, number, percent, rounded, tied
-from propersbi.storage.files import read_json, write_text
+from propersbi.reports.data import all_names, failure_sentence, is_field, report_data, summary_rows
+from propersbi.reports.pictures import PANELS, draw_pictures
+from propersbi.reports.text import count, duration, number, percent, plain, rounded, tied
+from propersbi.storage.files import read_json, write_json, write_text
 from propersbi.storage.records import (
     RoundRecord,
     RunRecord,
@@ -50,7 +51,9 @@ ROUND_COLUMNS = {
 
 
 def report(folder: str | Path) -> Path:
-    """Write ``report.html`` from what a run directory holds, and return its path.
+    """Write ``report.html`` from what a run directory holds, and return its path; ``report.json`` stands beside it.
+
+    The second file says the same to programs, see :mod:`propersbi.reports.data`.
 
     Arguments:
         folder: The run directory. Of ``run.json``, ``history.json``, ``diagnostics.json`` and ``rounds.json`` any may
@@ -62,7 +65,9 @@ def report(folder: str | Path) -> Path:
     checks = Diagnostics.load(folder) if (folder / "diagnostics.json").exists() else None
     if run is None and history is None and checks is None:
         raise InputError(f"'{folder}' holds no run: neither run.json nor history.json nor diagnostics.json is there.")
-    return write_text(folder / "report.html", _render(run, history, checks, read_rounds(folder)))
+    page = _render(run, history, checks, read_rounds(folder))
+    write_json(folder / "report.json", report_data(run, checks))
+    return write_text(folder / "report.html", page)
 
 
 def _render(
@@ -80,12 +85,12 @@ def _render(
         words=WORDS,
         checks=checks,
         numbers=list(_numbers(run, checks)),
-        facts=[] if run is None else list(_facts(run)),
+        facts=[] if run is None else list(_facts(run, history)),
         recipe=[] if run is None else _recipe_rows(run.training),
         observation=None if checks is None else _observation(checks, source),
         pictures=draw_pictures(history, checks, rounds),
         rounds=_round_table(rounds),
-        correction=rounds.correction if rounds else "",
+        correction=plain(rounds.correction) if rounds else "",
         unpredicted=_unpredicted(checks),
         table=None if checks is None else _parameter_table(checks),
         some=_some(checks),
@@ -124,18 +129,20 @@ def _numbers(run: RunRecord | None, checks: Diagnostics | None) -> Iterator[tupl
         yield number(found["C2ST"]), "C2ST (0.5: indistinguishable)"
 
 
-def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
+def _facts(run: RunRecord, history: History | None) -> Iterator[tuple[str, str]]:
     """What was run, in words."""
     if run.simulations:
         yield "Simulations", _simulations(run.simulations)
     if run.training:
         yield from _training(run.training)
+    if history is not None:
+        yield "Convergence", convergence_of(history).sentence
     if run.observation:
         yield "Observation", run.observation.source
 
 
 def _simulations(done: SimulationsRecord) -> str:
-    invalid = f"{count(done.invalid)} more were not finite and left out" if done.invalid else "all were finite"
+    invalid = failure_sentence(done) or "all were finite"
     time = "" if done.seconds is None else f"{duration(done.seconds)}, "
     return f"{count(done.n)} to train on, {count(done.test)} to test; {invalid}. {time}seed {done.seed}."
 
@@ -175,7 +182,7 @@ def _recipe_rows(done: TrainingRecord | None) -> list[tuple[str, str]]:
     rows = []
     for line in str(recipe).splitlines()[1:]:
         ending = next((ending for ending in endings if line.endswith(ending)), "")
-        rows.append((line.removesuffix(ending).strip(), ending.removeprefix(": ")))
+        rows.append((plain(line.removesuffix(ending).strip()), ending.removeprefix(": ")))
     return rows
 
 
@@ -183,16 +190,14 @@ def _observation(checks: Diagnostics, source: str) -> dict[str, Any] | None:
     """The posterior of the observation in numbers: mean, standard deviation, median and 90 % interval."""
     if "samples" not in checks.arrays:
         return None
-    samples = checks.arrays["samples"].reshape(len(checks.arrays["samples"]), -1).astype(float)
-    low, median, high = np.quantile(samples, [0.05, 0.5, 0.95], axis=0)
-    columns = np.stack([samples.mean(0), samples.std(0), median, low, high], axis=1)
-    names = all_names(checks)
-    rows = [(name, [rounded(v, row[1]) for v in row]) for name, row in zip(names, columns[:ROWS], strict=False)]
-    rows = [] if is_field(checks) else rows  # nobody reads pixels in a table
+    names = [] if is_field(checks) else all_names(checks)  # nobody reads pixels in a table
+    columns = summary_rows(checks.arrays["samples"])[:ROWS] if names else ()
+    rows = [(name, [rounded(v, row[1]) for v in row]) for name, row in zip(names, columns, strict=False)]
     return {
         "rows": rows,
-        "hidden": len(names) - len(rows) if rows else 0,
-        "draws": count(len(samples)),
+        "hidden": len(names) - len(rows),
+        "draws": count(len(checks.arrays["samples"])),
+        "prior": "prior" in checks.arrays,
         "reference": "reference" in checks.arrays,
         "field": is_field(checks),
         "source": source,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,14 +13,16 @@ import numpy as np
 
 from propersbi import plots
 from propersbi.diagnostics import Diagnostics
-from propersbi.diagnostics.verdicts import FIELD_SIZE
+from propersbi.diagnostics.verdicts import FIELD_SIZE, curve_band
+from propersbi.plots.style import BAND
+from propersbi.reports.data import MAX_NAMES, all_names, is_field
 from propersbi.storage.records import SequentialRecord
 from propersbi.training.history import History
 
-__all__ = ["PANELS", "Picture", "all_names", "draw_pictures", "is_field"]
+__all__ = ["PANELS", "Picture", "draw_pictures"]
 
 PANELS = 8  # parameters with a panel of their own
-MAX_NAMES = 64  # of parameters that a figure can show
+COPIES = 10  # of every prior draw in its smooth curve
 
 Drawing = Callable[[], Any]
 
@@ -53,27 +54,15 @@ def draw_pictures(
     return {name: picture for name, picture in drawn.items() if picture is not None}
 
 
-def all_names(checks: Diagnostics) -> list[str]:
-    """A name for every coordinate, also where only some were measured."""
-    d = math.prod(checks.event)
-    return list(checks.parameter_names) if len(checks.parameter_names) == d else [f"theta_{j + 1}" for j in range(d)]
-
-
-def is_field(checks: Diagnostics) -> bool:
-    """Whether parameters are the points of a field or an image, which nobody reads one by one."""
-    return len(checks.event) > 1 or math.prod(checks.event) > FIELD_SIZE
-
-
 def _figures(checks: Diagnostics) -> Iterator[tuple[str, tuple[str, Drawing]]]:
     a, some = checks.arrays, _spread(checks)
     names = [checks.shown_names[j] for j in some]
     theta, mean, lower, upper, ranks = (a[key][:, some] for key in ("theta", "mean", "lower", "upper", "ranks"))
-    joint: dict[str, Any] = {"n": checks.n, "names": checks.shown_names, "tarp": (a["tarp_levels"], a["tarp"])}
     if len(checks.shown_names) > len(some):
         yield "ranks", ("Distributions of ranks", lambda: plots.rank_lines(a["ranks"], checks.num_samples))
     else:
         yield "ranks", ("Histograms of ranks", lambda: plots.ranks(ranks, checks.num_samples, names))
-    yield "coverage", ("Coverage curves", lambda: plots.coverage(a["levels"], a["coverage"], **joint))
+    yield "coverage", ("Coverage curves", lambda: _coverage_figure(checks))
     yield "recovery", ("True against inferred parameters", lambda: plots.recovery(theta, mean, lower, upper, names))
     if "example_theta" in a:
         shown = a["example_theta"], a.get("example_x"), a["example_draws"]
@@ -82,6 +71,18 @@ def _figures(checks: Diagnostics) -> Iterator[tuple[str, tuple[str, Drawing]]]:
         yield "posterior", ("Posterior of the observation", lambda: _posterior_figure(checks))
     if "predictive" in a:
         yield "predictive", ("Simulated and observed data", lambda: _predictive_figure(a))
+
+
+def _coverage_figure(checks: Diagnostics) -> Any:
+    """Coverage curves, in the band that the verdicts use: it holds whole curves, not single points of them."""
+    a = checks.arrays
+    tarp = a["tarp_levels"], a["tarp"]
+    figure = plots.coverage(a["levels"], a["coverage"], n=checks.n, names=checks.shown_names, tarp=tarp)
+    levels, low, high = curve_band(checks.n, checks.num_samples)
+    for axes in figure.axes:
+        axes.collections[0].remove()
+        axes.fill_between(levels, low, high, color=BAND, lw=0, zorder=0)
+    return figure
 
 
 def _spread(checks: Diagnostics) -> np.ndarray:
@@ -94,7 +95,21 @@ def _posterior_figure(checks: Diagnostics) -> Any:
     a = checks.arrays
     if is_field(checks):
         return plots.fields(a["samples"])
-    return plots.corner(a["samples"], reference=a.get("reference"), prior=a["prior"], names=all_names(checks))
+    prior = None if "prior" not in a else _smooth(a["prior"])
+    return plots.corner(a["samples"], reference=a.get("reference"), prior=prior, names=all_names(checks))
+
+
+def _smooth(draws: np.ndarray) -> np.ndarray:
+    """Many draws of a kernel density estimate, reflected at the ends, so that the curve of a prior has no ripples."""
+    rng, n = np.random.default_rng(0), len(draws)
+    flat = draws.reshape(n, -1).astype(float)
+    low, high = flat.min(0), flat.max(0)
+    width = np.subtract(*np.quantile(flat, [0.75, 0.25], axis=0)) / 1.34
+    bandwidth = 0.9 * np.minimum(flat.std(0), np.where(width > 0, width, np.inf)) * n**-0.2
+    moved = np.tile(flat, (COPIES, 1))
+    moved += bandwidth * rng.normal(size=moved.shape)
+    moved = np.where(moved < low, 2 * low - moved, moved)
+    return np.asarray(np.where(moved > high, 2 * high - moved, moved))
 
 
 def _predictive_figure(a: Mapping[str, np.ndarray]) -> Any:

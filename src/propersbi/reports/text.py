@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import re
 
-__all__ = ["code", "count", "duration", "number", "percent", "rounded", "tied"]
+__all__ = ["count", "duration", "number", "percent", "plain", "rounded", "tied"]
+
+OPEN, CLOSE = "\ue000", "\ue001"  # stand for parentheses that are done
 
 
 def number(value: float | None) -> str:
@@ -64,15 +66,40 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def code(value: Any) -> str:
-    """What was saved as JSON, as it is written in Python.
+def plain(text: str) -> str:
+    """A text with calls of Python in it, in words.
 
-    >>> code({"class": "KernelScore", "kernel": {"class": "Gaussian", "bandwidth": 0.5}})
-    'KernelScore(kernel=Gaussian(bandwidth=0.5))'
+    >>> plain("scoring rule EnergyScore(beta=0.5, fair=True)")
+    'scoring rule energy score (beta 0.5, fair)'
+    >>> plain("support Box(lower=(0.0, -1.0), upper=1.0, point_masses=None)")
+    'support box (lower 0 | -1, upper 1)'
+    >>> plain("network MLPGenerator()"), plain("stopping (Patience(validations=20),)")
+    ('network MLP generator', 'stopping patience (validations 20)')
     """
-    if isinstance(value, dict) and "class" in value:
-        inside = ", ".join(f"{key}={code(part)}" for key, part in value.items() if key != "class")
-        return f"{value['class']}({inside})"
-    if isinstance(value, list):
-        return f"({', '.join(map(code, value))}{',' if len(value) == 1 else ''})"
-    return repr(value) if isinstance(value, str) else str(value)
+    before = ""
+    while before != text:  # from the innermost call outwards; parentheses that are done become private characters
+        before = text
+        text = re.sub(r"(?<!\w)\(([^()]*)\)", lambda m: " | ".join(_parts(m[1])), text)
+        text = re.sub(r"\b([A-Z]\w*)\(([^()]*)\)", lambda m: _call(m[1], m[2]), text)
+    text = re.sub(r"\b(\d+)\.0\b", r"\1", text)
+    return text.replace(OPEN, "(").replace(CLOSE, ")")
+
+
+def _call(name: str, arguments: str) -> str:
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name).replace("U Net", "U-Net").split()
+    spoken = " ".join(word if word.isupper() or "-" in word else word.lower() for word in words)
+    inside = ", ".join(filter(None, map(_argument, _parts(arguments))))
+    return f"{spoken} {OPEN}{inside}{CLOSE}" if inside else spoken
+
+
+def _argument(text: str) -> str:
+    """``name=value`` in words; what is not set is not said."""
+    name, given, value = text.partition("=")
+    if not given:
+        return text
+    name = name.replace("_", " ")
+    return {"None": "", "True": name, "False": f"not {name}"}.get(value, f"{name} {value}")
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,6 +1,7 @@
-r"""Bounds of the parameters.
+r"""The support: the set in which the parameters lie, and how draws are brought into it.
 
-:class:`Box` holds the support of the prior in the user's units and brings draws into it, by reflection at the bounds:
+A :class:`Support` has real coordinates, in which networks work; those of a :class:`Box` are the parameters themselves.
+It brings draws inside by reflection at its bounds:
 
 .. math:: \theta \mapsto a + |\theta - a| \quad\text{beyond a lower bound } a,
 
@@ -8,26 +9,28 @@ and the fold between both bounds of an interval. Inside it is the identity, its 
 no draw is ever rejected. Where many parameters lie on a bound itself, as the black pixels of an image do, the posterior
 has point masses there: draws are clamped to the bound instead.
 
-:class:`Bounds` is what a sampler is shown of them, in its own units.
+:class:`Bounds` is what a sampler is shown of it, in its own units.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from propersbi.types import InputError
 
-__all__ = ["UNBOUNDED", "Bounds", "Box", "support_of"]
+__all__ = ["UNBOUNDED", "Bounds", "Box", "Support", "as_bound", "inside_of", "side_by_side"]
 
 UNBOUNDED = 1e30  # stands in for infinity in buffers, which are averaged
+ROUNDING = 1e-4  # standard deviations of the parameters that rounding may move them out of their support
 POINT_MASS_SHARE = 0.01  # of parameters on a bound above which the posterior is taken to have point masses there
 Bound = float | None | tuple[float | None, ...]
 
@@ -54,8 +57,73 @@ class Bounds:
         return cls(torch.full((dim,), -math.inf), torch.full((dim,), math.inf))
 
 
+class Support(ABC):
+    r"""A set of parameters, with a map :math:`u = T(\theta)` to real coordinates and one back into the set.
+
+    Coordinates lie between :meth:`bounds`; :meth:`from_real` reflects them there first, so that every draw of a network
+    becomes a point of the set. Maps work on the flattened event: :math:`(\ldots, d) \to (\ldots, k)` and back.
+    Subclasses are frozen dataclasses of plain numbers, which are saved with a posterior.
+    """
+
+    @property
+    @abstractmethod
+    def box(self) -> Box:
+        """The smallest box that holds the set."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the set is anything less than the whole space."""
+        return True
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the map is smooth and one-to-one, so that a density in coordinates is one of the parameters."""
+        return True
+
+    @abstractmethod
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether events of this shape can lie in the set."""
+
+    @abstractmethod
+    def real_shape(self, theta_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the coordinates of an event of this shape."""
+
+    @abstractmethod
+    def theta_shape(self, real_shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the event that has coordinates of this shape."""
+
+    @abstractmethod
+    def bounds(self, dim: int) -> Bounds:
+        """Bounds of the ``dim`` coordinates."""
+
+    @abstractmethod
+    def to_real(self, theta: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch k"]:
+        """The coordinates of parameters; of whole numbers with random noise added."""
+
+    @abstractmethod
+    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
+        """The point of the set with these coordinates; single precision out."""
+
+    def log_volume(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+        r"""The logarithm of :math:`|\det \partial \theta / \partial u|`, zero by default."""
+        return torch.zeros_like(real[..., 0])
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        """Bring parameters into the set: the identity inside."""
+        return self.from_real(self.to_real(theta.double()))
+
+    def outside(self, theta: Float[Tensor, "n d"]) -> Bool[Tensor, " n"]:
+        """Which rows lie clearly outside the set, and not just by rounding."""
+        scale = torch.maximum(theta.std(0, correction=0), 0.01 * theta.abs().amax(0))
+        return ~((self(theta) - theta).abs() <= ROUNDING * torch.where(scale > 0, scale, 1.0)).all(1)
+
+    def with_point_masses(self, theta: Tensor) -> Support:  # noqa: ARG002
+        """The same set, with point masses at its bounds where the given parameters have any; only a box may have."""
+        return self
+
+
 @dataclass(frozen=True)
-class Box:
+class Box(Support):
     """Lower and upper bounds, coordinate by coordinate; ``None`` is no bound. Intervals, half-lines and the whole line.
 
     Arguments:
@@ -83,6 +151,11 @@ class Box:
         if not (low < high).all():
             at = int(np.argmin(low < high))
             raise InputError(f"A lower bound must lie below its upper bound, got {low[at]} and {high[at]}.")
+
+    @property
+    def box(self) -> Box:
+        """The box itself."""
+        return self
 
     @property
     def bounded(self) -> bool:
@@ -141,12 +214,28 @@ class Box:
         """The box of some bounds; bounds that move with the data are no box."""
         if bounds.tilt is not None:
             return cls()
-        return cls(_bound(bounds.lower.cpu().numpy()), _bound(bounds.upper.cpu().numpy()))
+        return cls(as_bound(bounds.lower.cpu().numpy()), as_bound(bounds.upper.cpu().numpy()))
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether the bounds are for events of this shape."""
         sizes = {len(bound) for bound in (self.lower, self.upper) if isinstance(bound, tuple)}
         return sizes <= {math.prod(shape)}
+
+    def real_shape(self, theta_shape: Sequence[int]) -> tuple[int, ...]:
+        """The same: coordinates of a box are the parameters themselves."""
+        return tuple(theta_shape)
+
+    def theta_shape(self, real_shape: Sequence[int]) -> tuple[int, ...]:
+        """Likewise."""
+        return tuple(real_shape)
+
+    def to_real(self, theta: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        """The parameters themselves."""
+        return theta
+
+    def from_real(self, real: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+        """Folded into the box."""
+        return self(real)
 
     def _ends(self, missing: float) -> np.ndarray:
         bound = self.lower if missing < 0 else self.upper
@@ -178,58 +267,17 @@ def _inwards(bound: Tensor, direction: float) -> Tensor:
     return torch.where(beyond, torch.nextafter(rounded, torch.full_like(rounded, direction)), rounded)
 
 
-def support_of(prior: Any) -> Box:
-    """The box that holds the support of ``prior``, as far as it says: ``.support``, or ``.lower`` and ``.upper``.
-
-    Accepted also in place of a prior: a :class:`Box`, a torch constraint, a pair ``(lower, upper)``. A prior that can
-    only be sampled says nothing and is taken as unbounded.
-
-    Examples:
-        >>> support_of(torch.distributions.Exponential(1.0)).lower > 0
-        True
-        >>> support_of((0.0, 1.0))
-        Box(lower=0.0, upper=1.0, point_masses=None)
-    """
-    if isinstance(prior, Box):
-        return prior
-    if isinstance(prior, torch.distributions.constraints.Constraint):
-        return _from_constraint(prior)
-    if isinstance(prior, Sequence) and prior and all(isinstance(p, torch.distributions.Distribution) for p in prior):
-        return _side_by_side([support_of(p) for p in prior])
-    if isinstance(prior, tuple) and len(prior) == 2:
-        return Box(_bound(prior[0]), _bound(prior[1]))
-    try:
-        support = getattr(prior, "support", None)
-    except NotImplementedError:
-        support = None
-    if support is not None:
-        return support_of(support)
-    return Box(_bound(getattr(prior, "lower", None)), _bound(getattr(prior, "upper", None)))
-
-
-def _from_constraint(constraint: Any) -> Box:
-    if hasattr(constraint, "base_constraint"):  # independent, mixtures
-        return _from_constraint(constraint.base_constraint)
-    if hasattr(constraint, "cseq"):  # concatenated or stacked
-        lengths = getattr(constraint, "lengths", [1] * len(constraint.cseq))
-        return _side_by_side([_from_constraint(part) for part in constraint.cseq], lengths)
-    low, high = (getattr(constraint, name, None) for name in ("lower_bound", "upper_bound"))
-    if low is None and high is None and constraint is not torch.distributions.constraints.real:
-        raise InputError(f"The prior's support {constraint} is not known: give 'support', for example Box(lower=0.0).")
-    return Box(_bound(_opened(low, math.inf)), _bound(_opened(high, -math.inf)))
-
-
-def _opened(end: Any, direction: float) -> Any:
-    """The next number inside: torch's densities may be zero or infinite at the very end, even where it is included."""
+def inside_of(end: Any, direction: float) -> Any:
+    """The next number inside: densities may be zero or infinite at the very end, even where it is included."""
     if end is None:
         return None
     value = torch.as_tensor(end, dtype=torch.float32)
     inside = torch.nextafter(value, torch.full_like(value, direction))
     tiny = torch.finfo(torch.float32).tiny  # the number next to 0 would be flushed back to it
-    return torch.where(value == 0, math.copysign(tiny, direction), inside)
+    return torch.where(value.isinf(), value, torch.where(value == 0, math.copysign(tiny, direction), inside))
 
 
-def _bound(end: Any) -> Bound:
+def as_bound(end: Any) -> Bound:
     """A bound as plain numbers: ``None`` where infinite, one number where all are equal."""
     if end is None:
         return None
@@ -238,8 +286,12 @@ def _bound(end: Any) -> Bound:
     return bounds[0] if len(set(bounds)) == 1 else bounds
 
 
-def _side_by_side(parts: list[Box], lengths: Sequence[int] | None = None) -> Box:
-    lengths = lengths or [1] * len(parts)
+def side_by_side(parts: Sequence[Box], lengths: Sequence[int]) -> Box:
+    """The box of some parts, of so many parameters each.
+
+    >>> side_by_side([Box(0.0, 1.0), Box(lower=2.0)], [2, 1])
+    Box(lower=(0.0, 0.0, 2.0), upper=(1.0, 1.0, None), point_masses=None)
+    """
 
     def joined(bounds: list[Bound]) -> tuple[float | None, ...]:
         spread = [b if isinstance(b, tuple) else (b,) * length for b, length in zip(bounds, lengths, strict=True)]

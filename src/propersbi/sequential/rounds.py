@@ -32,6 +32,7 @@ from propersbi.posterior import Posterior
 from propersbi.recipes import Recipe
 from propersbi.sequential.corrections import Corrected, CorrectedLatent, Correction, Rounds, Truncated
 from propersbi.simulation import Simulations, simulate
+from propersbi.simulation.priors import parameter_names as names_of
 from propersbi.simulation.store import check_whole
 from propersbi.storage.files import read_json, write_json
 from propersbi.types import Executor, InputError, Simulator
@@ -39,6 +40,7 @@ from propersbi.types import Executor, InputError, Simulator
 __all__ = ["fit_sequential"]
 
 EARLY_SHARE = 0.3  # of the gradient steps that rounds before the last are trained for: they only have to propose
+SIMULATE_OPTIONS = ("chunk_size", "on_error", "max_failed", "timeout")
 DESCRIBED_DRAWS = 1000  # that a proposal and a posterior are described by
 MAX_LEFT_OUT = 0.2  # share of rows without good latent variables above which the user is warned
 
@@ -55,7 +57,7 @@ def fit_sequential(
     folder: str | Path | None = None,
     executor: Executor | None = None,
     workers: int | None = 1,
-    batched: bool = True,
+    batched: bool | None = None,
     progress: bool = True,
     **options: Any,
 ) -> Posterior:
@@ -77,11 +79,11 @@ def fit_sequential(
         folder: Where to keep everything. Calling again continues or returns what is there.
         executor: Where chunks run, in place of ``workers``.
         workers: The number of processes that simulate.
-        batched: Whether the simulator takes many parameters at once.
+        batched: Whether the simulator takes many parameters at once; found out unless given.
         progress: Whether to show progress bars on stderr.
-        **options: ``parameter_names`` and ``device`` as for :func:`~propersbi.inference.fit`, ``chunk_size`` as for
-            ``simulate``, and choices of the recipe by name. Rounds before the last take three tenths of ``max_steps``;
-            a ``time_limit`` is for each round.
+        **options: ``parameter_names`` and ``device`` as for :func:`~propersbi.inference.fit`; ``chunk_size``,
+            ``on_error``, ``max_failed`` and ``timeout`` as for ``simulate``; choices of the recipe by name.
+            Rounds before the last take three tenths of ``max_steps``; a ``time_limit`` is for each round.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -99,7 +101,9 @@ def fit_sequential(
         _check_folder(place, asked, observation)
     simulating: dict[str, Any] = {"path": None if place is None else place / "simulations", "progress": progress}
     simulating |= {"seed": seed, "executor": executor, "workers": workers, "batched": batched}
-    simulating |= {"chunk_size": options.pop("chunk_size", None)}
+    simulating |= {name: options.pop(name) for name in SIMULATE_OPTIONS if name in options}
+    options["parameter_names"] = options.get("parameter_names") or names_of(prior)
+    simulating["parameter_names"] = options["parameter_names"]
     training = _Training(correction, observation, rounds, seed, place, progress, options)
     done = Rounds((prior,), (), (), seed)
     for number, size in enumerate(sizes, 1):

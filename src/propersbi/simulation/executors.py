@@ -59,6 +59,13 @@ class Joblib:
         if self.backend in ("threading", "sequential", "multiprocessing"):
             raise InputError(f"'backend' must be a joblib backend of processes, such as 'loky', got '{self.backend}'.")
 
+    @property
+    def count(self) -> int:
+        """The number of processes."""
+        import joblib
+
+        return self.workers or int(joblib.cpu_count())
+
     def __call__(self, job: Callable[[int], Any], indices: Iterable[int]) -> Iterator[Any]:
         """The results, each as soon as it is finished."""
         import joblib

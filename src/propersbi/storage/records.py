@@ -34,13 +34,25 @@ Curve = list[list[float]]
 
 @dataclass(frozen=True)
 class SimulationsRecord:
-    """What was simulated: pairs to train on, pairs to test with, and how many of both were not finite."""
+    """What was simulated.
+
+    Arguments:
+        n: Pairs to train on.
+        test: Pairs to test with.
+        invalid: How many of both were left out, because they failed or were not finite.
+        seed: Of the simulations.
+        seconds: How long they took.
+        failed: How many of the invalid ones failed.
+        failure: The most frequent error.
+    """
 
     n: int
     test: int
     invalid: int
     seed: int
     seconds: float | None = None
+    failed: int = 0
+    failure: str | None = None
 
 
 @dataclass(frozen=True)

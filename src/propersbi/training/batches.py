@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from propersbi.samplers.standardized import Standardize
+from propersbi.observations import as_numbers
 from propersbi.types import Batch, InputError, Rows
 
 __all__ = ["Batches", "as_tensor", "checked_pairs", "split", "validation_size"]
@@ -32,13 +32,14 @@ class Batches:
         x: Data, ``(n, *x_shape)``.
         rows: The rows to draw from.
         size: Rows per batch.
-        theta_units: From the user's parameters to the network's units.
+        theta_units: From the user's parameters to the network's units; noise is added to whole numbers.
         x_units: Likewise for data.
         seed: Of the shuffling.
         weight: Importance weights of all rows, where they do not count alike.
         noise: What is done to data, in the user's units, whenever they are read.
 
     Examples:
+        >>> from propersbi.samplers import Standardize
         >>> theta, x = np.arange(6.0).reshape(6, 1), np.zeros((6, 2))
         >>> batches = Batches(theta, x, np.arange(6), 3, Standardize((1,)), Standardize((2,)))
         >>> sorted(batches[0].theta.flatten().tolist() + batches[1].theta.flatten().tolist())
@@ -49,8 +50,8 @@ class Batches:
     x: Rows
     rows: np.ndarray
     size: int
-    theta_units: Standardize
-    x_units: Standardize
+    theta_units: Callable[[Tensor], Tensor]
+    x_units: Callable[[Tensor], Tensor]
     seed: int = 0
     weight: np.ndarray | None = None
     noise: Callable[[Tensor], Tensor] | None = None
@@ -129,15 +130,11 @@ def checked_pairs(theta: Any, x: Any) -> tuple[Rows, Rows]:
 
 
 def _rows(values: Any, name: str) -> Any:
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    if not isinstance(values, np.ndarray) and not hasattr(values, "shape"):
-        try:
-            values = np.asarray(values, dtype=float)
-        except (TypeError, ValueError):
-            raise InputError(f"'{name}' must be an array of numbers, got {type(values).__name__}.") from None
-    if isinstance(values, np.ndarray) and not np.issubdtype(values.dtype, np.number) and values.dtype != bool:
+    in_memory = isinstance(values, np.ndarray | Tensor) or not hasattr(values, "shape")
+    if isinstance(values, np.ndarray) and values.dtype.kind not in "fiubcO":
         raise InputError(f"'{name}' must hold numbers, got {values.dtype}.")
+    if in_memory or hasattr(values, "to_numpy"):  # a DataFrame
+        values = as_numbers(values, name)
     if len(values.shape) == 0:
         raise InputError(f"'{name}' must have a row for each simulation, got a single number.")
     if math.prod(values.shape[1:]) == 0:

@@ -1,0 +1,131 @@
+"""What simulators return, as numbers: arrays, tensors, lists, scalars, tables of pandas, and dicts of them.
+
+Only values of users and of other libraries are examined here; neither torch nor pandas is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from propersbi.simulation.calls import is_tensor
+from propersbi.types import Array, InputError
+
+__all__ = ["ResultError", "Values", "as_float32", "format_theta", "read_result"]
+
+
+class ResultError(InputError):
+    """The simulator returned something that cannot be data: a mistake in the simulator, not a row that failed."""
+
+
+class Values(NamedTuple):
+    """Data in float32, their names where the simulator gave any, and whether it returned torch tensors."""
+
+    numbers: np.ndarray
+    names: tuple[str, ...] | None = None
+    in_torch: bool = False
+
+
+def read_result(value: Any, *, batched: bool, order: tuple[str, ...] | None = None) -> Values:
+    """What a simulator returned, for one parameter or, with ``batched``, for rows of them.
+
+    The entries of a dict are flattened and joined; their names are the keys, numbered for entries of several numbers.
+    With ``order`` they are brought into the order of these names.
+
+    >>> read_result({"mean": 0.5, "spectrum": [1.0, 2.0]}, batched=False)
+    Values(numbers=array([0.5, 1. , 2. ], dtype=float32), names=('mean', 'spectrum_1', 'spectrum_2'), in_torch=False)
+    """
+    if isinstance(value, Mapping):
+        values = _read_mapping(value, batched)
+    elif callable(getattr(value, "to_numpy", None)):
+        values = _read_table(value, batched)
+    else:
+        values = Values(as_float32(value), None, _holds_tensors(value))
+    if values.names is None or order is None or values.names == order:
+        return values
+    if set(values.names) != set(order) or len(values.names) != len(order):
+        other = sorted(set(values.names) ^ set(order))
+        raise ResultError(f"The simulator does not always return the same names: '{other[0]}' is not always there")
+    columns = [values.names.index(name) for name in order]
+    return values._replace(numbers=values.numbers[..., columns], names=order)
+
+
+def _read_mapping(value: Mapping[Any, Any], batched: bool) -> Values:
+    """The entries side by side."""
+    if not value:
+        raise ResultError("The simulator returned an empty dict")
+    parts = {str(key): read_result(entry, batched=batched).numbers for key, entry in value.items()}
+    rows = {part.shape[:1] for part in parts.values()} if batched else {()}
+    if len(rows) > 1 or (batched and rows == {()}):
+        shapes = ", ".join(f"'{name}' {part.shape}" for name, part in parts.items())
+        raise ResultError(f"The entries of the dict must have one row for each parameter, got the shapes {shapes}")
+    flat = [part.reshape(*rows.copy().pop(), -1) for part in parts.values()]
+    names = [name for name, part in zip(parts, flat, strict=True) for name in _numbered(name, part.shape[-1])]
+    in_torch = any(map(_holds_tensors, value.values()))
+    return Values(np.concatenate(flat, axis=-1), tuple(names), in_torch)
+
+
+def _read_table(value: Any, batched: bool) -> Values:
+    """A Series or a DataFrame: with one row for each parameter, or for one parameter.
+
+    For one parameter, a single row or column becomes a vector.
+    """
+    numbers = as_float32(value.to_numpy())
+    labels = getattr(value, "columns", None)
+    if batched or numbers.ndim < 2:
+        labels = getattr(value, "index", None) if labels is None and not batched else labels
+    elif 1 in numbers.shape:
+        labels = labels if numbers.shape[0] == 1 else None
+        numbers = numbers.ravel()
+    names = () if labels is None else tuple(labels)
+    is_named = bool(names) and numbers.ndim == 1 + batched and all(isinstance(name, str) for name in names)
+    return Values(numbers, names if is_named else None)
+
+
+def _numbered(name: str, size: int) -> list[str]:
+    return [name] if size == 1 else [f"{name}_{i + 1}" for i in range(size)]
+
+
+def _holds_tensors(value: Any) -> bool:
+    return is_tensor(value) or (isinstance(value, (list, tuple)) and any(map(_holds_tensors, value)))
+
+
+def as_float32(value: Any) -> np.ndarray:
+    """A float32 copy of an array, a tensor or a list, since simulators may reuse their arrays.
+
+    Masked values become NaN.
+
+    >>> as_float32([1, 2])
+    array([1., 2.], dtype=float32)
+    """
+    if value is None:
+        raise ResultError("The simulator returned None instead of numbers")
+    if isinstance(value, (list, tuple)) and any(map(_holds_tensors, value)):
+        value = [as_float32(part) for part in value]
+    if is_tensor(value):
+        value = value.detach().cpu()
+        value = value.numpy() if value.is_complex() else value.float().numpy()
+    try:
+        array: Any = value if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
+    except ValueError as error:
+        raise ResultError(f"The simulator returned a value that is not an array: {error}") from error
+    if array.dtype.kind not in "fiub":
+        found = type(value).__name__ if array.ndim == 0 else array.dtype
+        raise ResultError(f"The simulator must return real numbers, got {found}")
+    with np.errstate(over="ignore"):  # overflow gives infinite values, which are counted as invalid
+        if isinstance(value, np.ma.MaskedArray):
+            array = array.astype(np.float32).filled(np.nan)
+        return np.array(array, np.float32, order="C")
+
+
+def format_theta(theta: Array) -> str:
+    """A parameter on one line, with all digits; long ones are shortened.
+
+    >>> format_theta(np.array([0.1, 2.0]))
+    '[0.1, 2. ]'
+    """
+    theta = theta.detach().cpu().numpy() if is_tensor(theta) else theta
+    text = np.array2string(np.asarray(theta), separator=", ", threshold=20, floatmode="unique")
+    return " ".join(text.split())

@@ -1,0 +1,216 @@
+"""Running a job: its chunks computed by an executor and collected, in memory or in a store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from propersbi.simulation.calls import is_tensor
+from propersbi.simulation.chunks import Chunk, Job, Source
+from propersbi.simulation.executors import Joblib, Serial
+from propersbi.simulation.failures import Failures, SimulationError, describe, too_many
+from propersbi.simulation.output import print_beside
+from propersbi.simulation.priors import draw
+from propersbi.simulation.processes import Threads
+from propersbi.simulation.shards import finite_rows
+from propersbi.simulation.startup import start_here
+from propersbi.simulation.store import Store
+from propersbi.simulation.styles import Style
+from propersbi.storage.progress import progress_bar
+from propersbi.storage.randomness import stream
+from propersbi.types import Executor, InputError, Rows
+
+__all__ = ["Run", "Simulations"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Simulations:
+    """Parameters and the data simulated from them, row by row; ``theta, x = simulations`` unpacks them.
+
+    Arguments:
+        theta: Parameters, ``(n, *event)``.
+        x: Data, ``(n, *event)``.
+        invalid: The number of rows that were excluded, because they failed or were not finite.
+        failures: Records of the rows that failed, the first hundred; ``failures.total`` counts all of them.
+        parameter_names: One for each parameter, if the prior names them.
+        x_names: One for each number of the data, if the simulator names them.
+    """
+
+    theta: Rows
+    x: Rows
+    invalid: int = 0
+    failures: Failures = field(default_factory=Failures)
+    parameter_names: tuple[str, ...] | None = None
+    x_names: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def __iter__(self) -> Iterator[Rows]:
+        return iter((self.theta, self.x))
+
+    def __repr__(self) -> str:
+        failed = f", {self.failures.total} of them failed" if self.failures.total else ""
+        return f"Simulations(theta {self.theta.shape}, x {self.x.shape}, {self.invalid} invalid{failed})"
+
+
+@dataclass
+class Run:
+    """The chunks of a job, computed and collected.
+
+    Arguments:
+        job: The job.
+        pool: The processes to compute them in.
+        executor: What computes them instead, if anything.
+    """
+
+    job: Job
+    pool: Joblib
+    executor: Executor | None
+
+    def on_disk(self, store: Store, batched: bool | None) -> Simulations:
+        job = self.job
+        missing = store.missing(job.group, job.n)
+        finished = sorted(set(range(job.chunks)) - set(missing))
+        failures = store.failures(job.group, job.n, chunks=finished)
+        with self.errors_reported():
+            if missing:
+                self.find_style(batched, quiet=store.x_shape is not None)
+            self.compute(missing, failures, lambda _: None)
+        theta, x = store.rows(job.group, job.n)
+        return Simulations(theta, x, theta.invalid, store.failures(job.group, job.n), x_names=store.x_names)
+
+    def in_memory(self, batched: bool | None) -> Simulations:
+        with self.errors_reported():
+            self.find_style(batched)
+            columns = _Columns(self.job)
+            failures = self.compute(range(self.job.chunks), Failures(), columns.add)
+            theta, x = columns.finish(failures)
+        valid = finite_rows(theta) & finite_rows(x)
+        theta, x = (theta, x) if valid.all() else (theta[valid], x[valid])
+        return Simulations(theta, x, int((~valid).sum()), failures, x_names=columns.x_names)
+
+    def find_style(self, batched: bool | None, *, quiet: bool = False) -> None:
+        """Find out how the simulator is called, where it runs, unless everything is known."""
+        source = self.job.source
+        if batched is not None and not _gives_tensors(source):
+            return
+        if self.executor is None:
+            style = source.find_style(batched)
+        else:
+            results = self.executor(partial(_find_style, source, batched), [0])
+            style = next(iter(results), self.job.style)
+            _close(results)
+        if source.progress and batched is None and style.x_shape is not None and not quiet:
+            sys.stderr.write(f"simulator takes {style}\n")
+        self.job = replace(self.job, style=style)
+
+    def compute(self, chunks: Sequence[int], before: Failures, collect: Callable[[Chunk], None]) -> Failures:
+        """Compute the given chunks and ``collect`` them; on any error the executor is stopped.
+
+        Failures ``before`` count in the end, but stop nothing: the simulator may have been mended since.
+        """
+        job, show, most = self.job, self.job.source.progress, self.job.source.options.max_failed
+        todo, done = sum(map(job.rows, chunks)), 0
+        found: list[Failures] = []
+        with (
+            progress_bar(job.n, "simulating", "sim", show=show, done=job.n - todo) as bar,
+            print_beside(bar, show=show),
+        ):
+            results = self.execute(chunks)
+            try:
+                for chunk in results:
+                    if chunk.printed:
+                        sys.stdout.write(chunk.printed)
+                    collect(chunk)
+                    found += [chunk.failures] if chunk.failures.total else []
+                    done += job.rows(chunk.number)
+                    bar.update(job.rows(chunk.number))
+                    if too_many(sum(part.total for part in found), done, job.n, most):
+                        Failures.join(found).check(done, job.n, most)
+            finally:
+                _close(results)
+        failures = Failures.join([before, *found])
+        failures.check(job.n, job.n, most)
+        return failures
+
+    def execute(self, chunks: Sequence[int]) -> Iterator[Chunk]:
+        processes = self.job.source.processes
+        if self.executor is not None:
+            return self.executor(self.job, chunks)
+        if self.pool.workers == 1:
+            return Serial()(self.job, chunks)
+        return start_here(self.job, chunks, self.pool) if processes is None else Threads(processes)(self.job, chunks)
+
+    @contextmanager
+    def errors_reported(self) -> Iterator[None]:
+        """Add what is finished to errors of the simulator and of executors."""
+        try:
+            yield
+        except InputError:
+            raise
+        except SimulationError as error:
+            raise SimulationError(f"{error} {self.job.finished()}") from error.__cause__
+        except (Exception, SystemExit) as error:  # a full disk, a killed worker, a prior that exits
+            raise SimulationError(f"The simulations stopped: {describe(error)}. {self.job.finished()}") from error
+
+
+class _Columns:
+    """The rows of all chunks, in memory."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self.received = job, 0
+        self.theta: np.ndarray | None = None
+        self.x: np.ndarray | None = None
+        self.x_names: tuple[str, ...] | None = None
+
+    def add(self, chunk: Chunk) -> None:
+        if chunk.theta is None:
+            return  # not from this job, which returns its rows if there is no store
+        self.received += 1
+        self.theta = self.put("theta", self.theta, chunk.theta, chunk.number)
+        if chunk.x is None:
+            return  # all rows failed
+        self.x = self.put("x", self.x, chunk.x, chunk.number)
+        if self.x_names not in (None, chunk.x_names):
+            raise InputError(f"x has the names {self.x_names} and {chunk.x_names}.")
+        self.x_names = chunk.x_names
+
+    def put(self, name: str, column: np.ndarray | None, rows: np.ndarray, chunk: int) -> np.ndarray:
+        if column is None:
+            column = np.full((self._job.n, *rows.shape[1:]), np.nan, rows.dtype)
+        if column.shape[1:] != rows.shape[1:]:
+            raise InputError(f"{name} has rows of shapes {column.shape[1:]} and {rows.shape[1:]}.")
+        column[chunk * self._job.chunk_size :][: len(rows)] = rows
+        return column
+
+    def finish(self, failures: Failures) -> tuple[np.ndarray, np.ndarray]:
+        """All rows."""
+        if self.received < self._job.chunks or self.theta is None:
+            raise SimulationError(f"The executor returned {self.received} of {self._job.chunks} chunks.")
+        if self.x is None:
+            raise SimulationError(f"All {failures.total} simulations failed: {failures.most_frequent}.")
+        return self.theta, self.x
+
+
+def _find_style(source: Source, batched: bool | None, index: int) -> Style:  # noqa: ARG001, executors map over numbers
+    return source.find_style(batched)
+
+
+def _gives_tensors(source: Source) -> bool:
+    """Whether draws from the prior are tensors; a prior that cannot be drawn from is left to the first chunk."""
+    try:
+        with stream(source.seed) as rng:
+            return is_tensor(draw(source.prior, 2, rng))
+    except Exception:
+        return False
+
+
+def _close(results: Any) -> None:
+    getattr(results, "close", lambda: None)()  # an executor may return any iterator
