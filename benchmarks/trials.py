@@ -6,8 +6,7 @@
     python -m benchmarks.trials --tasks slcp_distractors --simulations 10000 --trials defaults "no weight decay"
 
 Runs what is not yet in ``results/trials-<task>.csv`` and writes ``trials.md`` and a table in the documentation. C2ST
-with 4 000 draws has an error of about .01; the benchmark proper is :mod:`benchmarks.accuracy`. Trials keep the names of
-the committed tables, in which "walls" are the bounds of the prior and "m" is the number of draws per pair.
+with 4 000 draws has an error of about .01; the benchmark proper is :mod:`benchmarks.accuracy`.
 """
 
 from __future__ import annotations
@@ -128,20 +127,20 @@ def clamped_support(recipe: Recipe) -> dict[str, Any]:
 
 
 Changes = Mapping[str, Any]
-PROBITS = "no walls, in probits of the parameters"
+PROBITS = "no bounds, in probits of the parameters"
 TRIALS: dict[str, Changes | Callable[[Recipe], Changes]] = {
     "defaults": {},
-    "no view of the walls": {"network": Unbounded},
+    "no view of the bounds": {"network": Unbounded},
     PROBITS: {},  # the parameters are transformed, see `run`
-    "cut off at the walls, not reflected": clamped_support,
+    "clamped at the bounds, not reflected": clamped_support,
     "tails of the data left alone": {"tail": None},
     "sums in place of products": {"network": partial(OtherBlocks, block=SumBlock)},
     "dropout 0.1": {"network": partial(OtherBlocks, block=DropoutBlock)},
     "learning rate 0.001": {"learning_rate": 1e-3},
     "warm-up of 100 steps": {"warmup": 100},
     "beta 1": {"rule": ps.EnergyScore(beta=1.0)},
-    "m 10": {"draws": 10},
-    "m 4": {"draws": 4},
+    "10 draws per pair": {"draws": 10},
+    "4 draws per pair": {"draws": 4},
     "width 128": {"network": partial(MLPGenerator, width=128, head_width=128)},
     "as many latent variables as parameters": {"network": few_latent},
     "noise in both layers of the head": {"network": partial(MLPGenerator, places=(0, 1))},
@@ -153,7 +152,7 @@ TRIALS: dict[str, Changes | Callable[[Recipe], Changes]] = {
     "twice the steps of training": lambda recipe: {"max_steps": 2 * recipe.training.max_steps},
     "levels spread by 2.2": {"network": partial(refined_network, spread=2.2)},
     "levels up to 5": {"network": partial(refined_network, highest=5.0)},
-    "first step told no parameter": {"network": partial(refined_network, kind=BlankStart)},
+    "first step without a noisy parameter": {"network": partial(refined_network, kind=BlankStart)},
     "scored in units of the parameters": {"network": partial(refined_network, kind=ParameterUnits)},
     "no linear regression": {"regression": False},
     "one pass": {"refinement_steps": 1},

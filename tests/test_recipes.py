@@ -151,3 +151,11 @@ def test_a_factory_is_a_class_of_the_library_only():
     assert Factory.of(partial(print)) is None
     with pytest.raises(InputError, match="not a class that can be loaded"):
         Factory("os.system")()
+
+
+def test_a_recipe_and_simulations_are_tables_in_a_notebook():
+    recipe = ps.recipe(*pairs())
+    assert "<td>20 draws per pair</td><td>refinement</td>" in recipe._repr_html_()
+    sims = ps.simulate({"a": (0.0, 1.0)}, lambda theta, rng: theta + rng.normal(size=theta.shape), 50, progress=False)
+    assert "50 simulations" in sims._repr_html_()
+    assert "<td>parameters</td><td>a</td>" in sims._repr_html_()

@@ -17,6 +17,7 @@ from propersbi.samplers.bounds import Box, Support
 from propersbi.samplers.priors import given_support
 from propersbi.samplers.subset import Subset
 from propersbi.storage.config import CUSTOM, allowed_class, decode, encode, qualified_name
+from propersbi.storage.tables import html_table
 from propersbi.training.config import TrainConfig
 from propersbi.types import InputError, ScoringRule
 
@@ -217,8 +218,15 @@ class Recipe:
         return {name: data[name] for name in data if name not in ("class", "training", "reasons", "ensemble")}
 
     def __str__(self) -> str:
-        lines = [f"{phrase}: {self.reasons[name]}" for name, phrase in self._phrases() if name in self.reasons]
-        return "\n".join(["Recipe", *(f"  {line}" for line in lines)])
+        return "\n".join(["Recipe", *(f"  {phrase}: {reason}" for phrase, reason in self.explained())])
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        return html_table("Recipe", ["choice", "reason"], self.explained())
+
+    def explained(self) -> list[tuple[str, str]]:
+        """Each choice in words, and its reason."""
+        return [(phrase, self.reasons[name]) for name, phrase in self._phrases() if name in self.reasons]
 
     def _phrases(self) -> list[tuple[str, str]]:
         """Each choice in words."""

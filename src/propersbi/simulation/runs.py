@@ -24,6 +24,7 @@ from propersbi.simulation.store import Store
 from propersbi.simulation.styles import Style
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import stream
+from propersbi.storage.tables import html_table
 from propersbi.types import Executor, InputError, Rows
 
 __all__ = ["Run", "Simulations"]
@@ -58,6 +59,13 @@ class Simulations:
     def __repr__(self) -> str:
         failed = f", {self.failures.total} of them failed" if self.failures.total else ""
         return f"Simulations(theta {self.theta.shape}, x {self.x.shape}, {self.invalid} invalid{failed})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        shapes = [["theta", str(self.theta.shape[1:])], ["x", str(self.x.shape[1:])]]
+        names = [["parameters", ", ".join(self.parameter_names)]] if self.parameter_names else []
+        counts = [["invalid", f"{self.invalid:,}"], ["failed", f"{self.failures.total:,}"]]
+        return html_table(f"{len(self):,} simulations", ["what", "value"], [*shapes, *names, *counts])
 
 
 @dataclass
