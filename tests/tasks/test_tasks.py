@@ -15,7 +15,7 @@ from scipy.stats import kstest, lognorm, multivariate_normal, multivariate_t, no
 from propersbi import tasks
 from propersbi.metrics.calibration import sbc_p_values, sbc_ranks
 from propersbi.metrics.scores import calibration_error, energy_score, energy_skill, nrmse, r2
-from propersbi.samplers.bounds import Box, support_of
+from propersbi.samplers import Box, support_of
 from propersbi.tasks import bernoulli_glm, lotka_volterra, sir, slcp, slcp_distractors, two_moons
 from propersbi.tasks.populations import integrate_logarithms
 from propersbi.tasks.priors import BoxUniform, Gaussian, LogNormal
