@@ -35,6 +35,7 @@ from propersbi.simulation import Simulations, simulate
 from propersbi.simulation.priors import parameter_names as names_of
 from propersbi.simulation.store import check_whole
 from propersbi.storage.files import read_json, write_json
+from propersbi.storage.records import RoundRecord
 from propersbi.types import Executor, InputError, Simulator
 
 __all__ = ["fit_sequential"]
@@ -156,7 +157,7 @@ class _Training:
         ).set_default_x(observation)
         posterior.prior = corrected.prior or done.prior
         _warn_left_out(posterior, corrected)
-        self.records.append(_record(number, new, done, corrected, posterior))
+        self.records.append(_record(number, new, done, corrected, posterior).to_json())
         content = {"correction": repr(self.correction), "rounds": self.records}
         posterior.info |= content
         if self.folder is not None:
@@ -188,28 +189,24 @@ def _warn_left_out(posterior: Posterior, corrected: Corrected) -> None:
         )
 
 
-def _record(number: int, new: Simulations, done: Rounds, corrected: Corrected, posterior: Posterior) -> dict[str, Any]:
+def _record(number: int, new: Simulations, done: Rounds, corrected: Corrected, posterior: Posterior) -> RoundRecord:
     """What a round brought, as plain numbers."""
     proposed = done.theta[-1][:DESCRIBED_DRAWS].reshape(len(done.theta[-1][:DESCRIBED_DRAWS]), -1)
-    draws = (
-        posterior.sample((DESCRIBED_DRAWS,), seed=done.seed, show_progress_bars=False)
-        .cpu()
-        .numpy()
-        .reshape(DESCRIBED_DRAWS, -1)
-    )
+    samples = posterior.sample((DESCRIBED_DRAWS,), seed=done.seed, show_progress_bars=False)
+    draws = samples.cpu().numpy().reshape(DESCRIBED_DRAWS, -1)
     scale = np.concatenate([proposed, draws]).std(0) + 1e-12
-    return {
-        "round": number,
-        "simulations": len(new) + new.invalid,
-        "invalid": new.invalid,
-        "score": posterior.info["kept_score"],
-        "steps": posterior.info["steps"],
-        "seconds": round(posterior.info["seconds"], 2),
-        "distance": energy_distance(draws / scale, proposed / scale),
-        **corrected.facts,
-        "proposal": _quantiles(proposed),
-        "posterior": _quantiles(draws),
-    }
+    return RoundRecord(
+        round=number,
+        simulations=len(new) + new.invalid,
+        invalid=new.invalid,
+        score=posterior.info["kept_score"],
+        steps=posterior.info["steps"],
+        seconds=round(posterior.info["seconds"], 2),
+        distance=energy_distance(draws / scale, proposed / scale),
+        facts=corrected.facts,
+        proposal=_quantiles(proposed),
+        posterior=_quantiles(draws),
+    )
 
 
 def _quantiles(theta: np.ndarray) -> list[list[float]]:
