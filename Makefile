@@ -5,12 +5,13 @@ BIN := .venv/bin
 # Small networks run fastest on one thread, and two busy cores must not wait for each other.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test lint types contracts check peers format clean
+.PHONY: help setup demo test lint types contracts check peers interchange format clean
 
 help:
 	@echo "make demo    set up, then simulate, train, diagnose and report on Two Moons"
 	@echo "make test    set up, then lint, types, import contracts, doctests and tests"
 	@echo "make peers   the tests against the real sbi package (installs it)"
+	@echo "make interchange  the tests against ArviZ 0.x and the plots of ArviZ 1 (installs them beside)"
 	@echo "make format  let ruff format the code"
 
 setup: .venv/.ok
@@ -42,9 +43,17 @@ peers: .venv/.ok
 	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e ".[dev,peers]"
 	$(BIN)/python -m pytest -q tests/peers -o norecursedirs=
 
+# ArviZ 0.x, and the plots of ArviZ 1 (which need matplotlib 3.10), lie beside the environment and not in it.
+BESIDE := $(BIN)/python -m pip install --quiet --upgrade --no-deps --target
+interchange: .venv/.ok
+	$(BESIDE) .arviz/old "arviz<1" xarray-einstats platformdirs
+	$(BESIDE) .arviz/plots arviz-plots arviz-stats xarray-einstats "matplotlib<3.11"
+	PYTHONPATH=.arviz/old $(BIN)/python -m pytest -q tests/test_interchange.py
+	PYTHONPATH=.arviz/plots $(BIN)/python -m pytest -q tests/test_interchange.py
+
 format: .venv/.ok
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .arviz runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import os
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,7 +14,7 @@ from torch import Tensor
 
 from propersbi.types import InputError
 
-__all__ = ["as_numbers", "numbers", "observations", "one_observation"]
+__all__ = ["as_numbers", "numbers", "observations", "one_observation", "sample_sizes"]
 
 
 def as_numbers(values: Any, name: str) -> np.ndarray:
@@ -137,3 +141,32 @@ def _check_finite(values: Tensor, name: str) -> None:
     if bad.any():
         at = tuple(bad.nonzero()[0].tolist())
         raise InputError(f"'{name}' must be finite, got {values[at].item()} at {at}.")
+
+
+def sample_sizes(sample_shape: int | Sequence[int], rows: int, event: tuple[int, ...]) -> tuple[int, ...]:
+    """The sample shape as a tuple; an :class:`InputError` if it is none, or larger than the memory.
+
+    >>> sample_sizes(5, rows=1, event=(2,)), sample_sizes((2, 3), rows=1, event=(2,))
+    ((5,), (2, 3))
+    """
+    sizes: Any = (sample_shape,) if isinstance(sample_shape, Integral) else sample_shape
+    whole = isinstance(sizes, Sequence) and all(isinstance(s, Integral) and not isinstance(s, bool) for s in sizes)
+    if not whole:
+        raise InputError(f"'sample_shape' must be a number of draws or a tuple of them, got {sample_shape!r:.80}.")
+    shape = tuple(int(size) for size in sizes)
+    if any(size < 1 for size in shape):
+        raise InputError(f"The number of draws must be positive, got {sample_shape}.")
+    needed, there = 4 * math.prod(shape) * rows * math.prod(event), _memory()
+    if needed > there:
+        raise InputError(
+            f"{math.prod(shape):,} draws for {rows:,} observations take {needed / 1e9:,.0f} GB, but the memory "
+            f"has {there / 1e9:,.0f} GB: ask for fewer at once."
+        )
+    return shape
+
+
+def _memory() -> float:
+    """Of the machine, in bytes, where it can be known."""
+    if os.name != "posix":
+        return math.inf
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from propersbi.observations import observations, one_observation
+from propersbi.interchange import Groups, arviz_of, dataframe_of
+from propersbi.observations import observations, one_observation, sample_sizes
 from propersbi.posterior_files import SavedPosterior, read_posterior, write_posterior
 from propersbi.recipes import Recipe
 from propersbi.samplers import Box, Mixture, Sampler, Standardized
@@ -22,6 +20,7 @@ from propersbi.samplers.base import log_density, refinement_steps_of, sample_wit
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import seeded
 from propersbi.storage.tables import Summary, html_table
+from propersbi.summaries import add_posterior, densest, summarise
 from propersbi.training.history import History
 from propersbi.types import InputError
 from propersbi.typicality import UNLIKE, Typicality, TypicalityTest, UnlikeSimulations, features_of
@@ -31,7 +30,6 @@ __all__ = ["Posterior", "checked_names"]
 MAX_DRAWS_AT_ONCE = 2000  # a few megabytes for each hidden layer, which stay in the cache
 MAX_NUMBERS_AT_ONCE = 200_000  # of theta
 LONG_WORK = 500_000  # passes through the network above which a progress bar is shown: a few seconds
-NEIGHBOURS = 50  # the densest draw is the one with the nearest 1/50 of all draws nearby
 
 
 class Posterior:
@@ -105,7 +103,7 @@ class Posterior:
         A number of draws is the same as a shape of that length. A posterior that was trained with refinement takes
         ``refinement_steps`` steps, if given, in place of its own. An observation unlike the simulations is warned of.
         """
-        observation, shape = self._observation(x), self._checked_shape(sample_shape, 1)
+        observation, shape = self._observation(x), sample_sizes(sample_shape, 1, self.theta_shape)
         self._warn_unlike(observation)
         draws = self._draw(math.prod(shape), observation, show_progress_bars, refinement_steps, seed)
         return draws[:, 0].reshape(*shape, *self.theta_shape)
@@ -121,7 +119,7 @@ class Posterior:
     ) -> Tensor:
         """Draws for each of ``N`` observations, ``(*sample_shape, N, *theta_shape)``."""
         rows = observations(x, self.x_shape)
-        shape = self._checked_shape(sample_shape, len(rows))
+        shape = sample_sizes(sample_shape, len(rows), self.theta_shape)
         self._warn_unlike(rows)
         draws = self._draw(math.prod(shape), rows, show_progress_bars, refinement_steps, seed)
         return draws.reshape(*shape, len(rows), *self.theta_shape)
@@ -149,23 +147,6 @@ class Posterior:
         """Room for all draws, of the type of some; users may differentiate functions of it."""
         with torch.inference_mode(False):
             return torch.empty(m, n, *self.theta_shape, dtype=like.dtype, device=like.device)
-
-    def _checked_shape(self, sample_shape: int | Sequence[int], rows: int) -> tuple[int, ...]:
-        """The sample shape as a tuple; an :class:`InputError` if it is none, or larger than the memory."""
-        sizes: Any = (sample_shape,) if isinstance(sample_shape, Integral) else sample_shape
-        whole = isinstance(sizes, Sequence) and all(isinstance(s, Integral) and not isinstance(s, bool) for s in sizes)
-        if not whole:
-            raise InputError(f"'sample_shape' must be a number of draws or a tuple of them, got {sample_shape!r:.80}.")
-        shape = tuple(int(size) for size in sizes)
-        if any(size < 1 for size in shape):
-            raise InputError(f"The number of draws must be positive, got {sample_shape}.")
-        needed, there = 4 * math.prod(shape) * rows * math.prod(self.theta_shape), _memory()
-        if needed > there:
-            raise InputError(
-                f"{math.prod(shape):,} draws for {rows:,} observations take {needed / 1e9:,.0f} GB, but the memory "
-                f"has {there / 1e9:,.0f} GB: ask for fewer at once."
-            )
-        return shape
 
     def log_prob(self, theta: Any, x: Any = None) -> Tensor:
         """The logarithm of the density at ``theta (k, *theta_shape)``, for posteriors that have one: ``(k,)``."""
@@ -216,26 +197,47 @@ class Posterior:
         The one whose nearest fiftieth of all draws lies within the smallest distance, in standard deviations of the
         parameters. It is as precise as draws are dense there, and no optimum is sought.
         """
-        draws = self.sample((num_samples,), x, show_progress_bars=False, seed=seed)
-        flat = draws.flatten(1).double()
-        units = flat / flat.std(0).clamp_min(1e-12) if num_samples > 1 else flat
-        nearest = min(num_samples, 1 + max(1, num_samples // NEIGHBOURS))  # itself is one of them
-        mode = "donot_use_mm_for_euclid_dist"
-        radii = [torch.cdist(part, units, compute_mode=mode).kthvalue(nearest, 1).values for part in units.split(500)]
-        return draws[torch.cat(radii).argmin()]
+        return densest(self.sample((num_samples,), x, show_progress_bars=False, seed=seed))
 
     def summary(self, x: Any = None, *, num_samples: int = 10_000, seed: int | None = None) -> Summary:
         """Mean, standard deviation, median and central 90 % interval of each parameter: a mapping, and a table."""
-        samples = self.sample((num_samples,), x, show_progress_bars=False, seed=seed).flatten(1).double().cpu().numpy()
-        low, median, high = np.quantile(samples, [0.05, 0.5, 0.95], axis=0)
-        deviation = samples.std(0, ddof=1) if num_samples > 1 else np.zeros(samples.shape[1])
-        columns = {"mean": samples.mean(0), "sd": deviation, "median": median, "5%": low, "95%": high}
-        return Summary(
-            {
-                name: {key: float(column[i]) for key, column in columns.items()}
-                for i, name in enumerate(self.parameter_names)
-            }
-        )
+        samples = self.sample((num_samples,), x, show_progress_bars=False, seed=seed)
+        return summarise(samples.cpu().numpy(), self.parameter_names)
+
+    def to_dataframe(self, x: Any = None, *, num_samples: int = 1000, seed: int | None = None) -> Any:
+        """Draws as a ``pandas.DataFrame``: a row for each, a column for each parameter."""
+        draws = self.sample((num_samples,), x, seed=seed).cpu().numpy()
+        return dataframe_of(draws, self.parameter_names)
+
+    def to_arviz(
+        self,
+        x: Any = None,
+        *,
+        num_samples: int = 1000,
+        predictive: Any = None,
+        reference: Any = None,
+        seed: int | None = None,
+    ) -> Any:
+        """Draws for ArviZ: an ``xarray.DataTree`` with ArviZ 1, ``InferenceData`` with ArviZ 0.x.
+
+        The groups are ``posterior`` and ``observed_data``, ``prior`` where it is at hand, ``posterior_predictive`` and
+        ``reference`` where they are given. Each parameter is a variable; a field is one variable with its own axes.
+
+        Arguments:
+            x: The observation; by default the default one.
+            num_samples: Posterior draws, in one chain.
+            predictive: The simulator, which is run on every draw (rows that fail are left out), or data that were
+                simulated already, ``(num_samples, *x_shape)``.
+            reference: Draws of another posterior to compare with, ``(k, *theta_shape)``.
+            seed: The same seed gives the same result.
+        """
+        observed = self._observation(x)
+        draws = self.sample((num_samples,), observed[0], seed=seed).cpu().numpy()
+        groups = Groups(self.parameter_names, self.theta_shape, self.x_names)
+        given = {"prior": self.prior, "predictive": predictive, "reference": reference}
+        add_posterior(groups, draws, **given, seed=seed or 0)
+        groups.add_data("observed_data", observed[0].cpu().numpy(), draws=False)
+        return arviz_of(groups)
 
     def set_default_x(self, x: Any) -> Posterior:
         """Remember an observation; returns the posterior itself."""
@@ -320,10 +322,3 @@ def checked_names(names: Sequence[str] | None, shape: Sequence[int], what: str =
         twice = next(name for i, name in enumerate(found) if name in found[:i])
         raise InputError(f"Two {what} names are the same: '{twice:.80}'.")
     return found
-
-
-def _memory() -> float:
-    """Of the machine, in bytes, where it can be known."""
-    if os.name != "posix":
-        return math.inf
-    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

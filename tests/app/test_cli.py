@@ -106,6 +106,12 @@ def test_step_by_step(call, tmp_path):
     import pyarrow.parquet as pq
 
     assert pq.read_table("s.parquet").column_names == ["theta_1", "theta_2"]
+    assert call("sample", "r", "-x", "1", "-n", "50", "-o", "s.nc")[0] == 0
+    import xarray
+
+    np.testing.assert_allclose(xarray.open_dataset("s.nc", group="posterior")["theta_1"][0], np.load("s.npy")[:, 0])
+    code, _, err = call("sample", "r", "-x", "1", "-o", "s.xls")
+    assert (code, "written to .csv, .npy, .parquet, .nc or .zarr" in err) == (2, True)
     code, out, _ = call("sample", "r", "-x", "1", "-n", "3", "-o", "-")
     assert len(out.splitlines()) == 4
 

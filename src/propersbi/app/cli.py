@@ -152,7 +152,8 @@ def sample(
     observation: ObservationSource = None,
     count: Annotated[int, typer.Option("-n", help="Posterior draws.")] = 1000,
     out: Annotated[
-        str | None, typer.Option("--out", "-o", help="A .csv, .npy or .parquet file, or - for CSV on stdout.")
+        str | None,
+        typer.Option("--out", "-o", help="A .csv, .npy, .parquet or .nc file, a .zarr folder, or - for CSV on stdout."),
     ] = None,
     model: OwnFile = None,
     seed: Seed = 0,
@@ -160,8 +161,10 @@ def sample(
 ) -> None:
     """Draw from the posterior given an observation. Without -o, print its summary."""
     from propersbi.app.observed import read_observation
-    from propersbi.app.tables import write_samples
+    from propersbi.app.tables import check_output, write_draws
 
+    if out is not None:
+        check_output(out)
     opened = _reopen(run, model)
     observed = read_observation(observation, opened.problem)
     if observed is None:
@@ -171,8 +174,7 @@ def sample(
     if out is None:
         typer.echo(posterior.summary(values, num_samples=count, seed=seed))
         return
-    draws = posterior.sample((count,), x=values, seed=seed, show_progress_bars=not quiet)
-    write_samples(out, draws.cpu().numpy(), posterior.parameter_names)
+    write_draws(out, posterior, values, count, seed=seed, progress=not quiet)
     if out != "-":
         typer.echo(f"{count} draws in {out}")
 

@@ -1,4 +1,4 @@
-"""Draws in files: CSV, NumPy and Parquet."""
+"""Draws in files: CSV, NumPy, Parquet, and netCDF or zarr for ArviZ and xarray."""
 
 from __future__ import annotations
 
@@ -9,22 +9,35 @@ from pathlib import Path
 
 import numpy as np
 
+from propersbi.interchange import write_arviz
+from propersbi.posterior import Posterior
 from propersbi.storage.files import write_with
 from propersbi.types import InputError
 
-__all__ = ["write_samples"]
+__all__ = ["check_output", "write_draws"]
+
+TREES = (".nc", ".zarr")
 
 
-def write_samples(out: str, samples: np.ndarray, names: Sequence[str]) -> None:
-    """Write draws ``(n, *event)``: ``.npy`` keeps their shape, the others have a column for each parameter."""
-    writers = {".csv": _csv, ".npy": _npy, ".parquet": _parquet}
-    if out == "-":
-        sys.stdout.write(_csv(samples, names).decode())
+def check_output(out: str) -> None:
+    """Refuse a file of an unknown kind, before anything is drawn."""
+    if out != "-" and Path(out).suffix not in (*_WRITERS, *TREES):
+        raise InputError(f"Draws are written to .csv, .npy, .parquet, .nc or .zarr, not to '{out}'.")
+
+
+def write_draws(out: str, posterior: Posterior, x: np.ndarray, count: int, *, seed: int, progress: bool) -> None:
+    """Draw and write: ``.npy`` keeps the shape of theta, ``.nc`` and ``.zarr`` are what ArviZ and xarray read.
+
+    The others have a column for each parameter; ``-`` is CSV on stdout.
+    """
+    if Path(out).suffix in TREES:
+        write_arviz(out, posterior.to_arviz(x, num_samples=count, seed=seed))
         return
-    suffix = Path(out).suffix
-    if suffix not in writers:
-        raise InputError(f"Draws are written to .csv, .npy or .parquet, not to '{out}'.")
-    content = writers[suffix](samples, names)
+    samples = posterior.sample((count,), x=x, seed=seed, show_progress_bars=progress).cpu().numpy()
+    if out == "-":
+        sys.stdout.write(_csv(samples, posterior.parameter_names).decode())
+        return
+    content = _WRITERS[Path(out).suffix](samples, posterior.parameter_names)
     write_with(out, lambda file: file.write(content))
 
 
@@ -51,3 +64,6 @@ def _parquet(samples: np.ndarray, names: Sequence[str]) -> bytes:
     content = io.BytesIO()
     pq.write_table(pa.table({name: columns[:, i] for i, name in enumerate(names)}), content)
     return content.getvalue()
+
+
+_WRITERS = {".csv": _csv, ".npy": _npy, ".parquet": _parquet}

@@ -17,6 +17,7 @@ import numpy as np
 from propersbi.diagnostics.convergence import Convergence
 from propersbi.diagnostics.headline import headline
 from propersbi.diagnostics.verdicts import EXIT_CODES, Measured, Verdict, judge, overall
+from propersbi.interchange import Groups, arviz_of
 from propersbi.storage.files import read_json, write_bytes, write_json
 from propersbi.storage.tables import aligned, html_table
 from propersbi.types import InputError
@@ -122,6 +123,16 @@ class Diagnostics:
             (f"{name} of {len(self.parameter_names)}", [float(statistic(c)) for c in columns])
             for name, statistic in statistics
         ]
+
+    def to_arviz(self) -> Any:
+        """The ranks of the true values for ArviZ's ``plot_ecdf_pit``, as shares of the draws, in ``prior_sbc``.
+
+        As :meth:`Posterior.to_arviz <propersbi.Posterior.to_arviz>`, a ``DataTree`` or ``InferenceData``.
+        """
+        ranks = (self.arrays["ranks"] + 0.5) / (self.num_samples + 1)
+        groups = Groups(self.shown_names, ranks.shape[1:])
+        groups.add_draws("prior_sbc", ranks)
+        return arviz_of(groups)
 
     def save(self, folder: str | Path) -> Path:
         """Write ``diagnostics.json`` and ``diagnostics.npz`` into the folder."""
