@@ -37,8 +37,23 @@ Simulator = Callable[..., Array]
 """``(theta) -> x`` or ``(theta, rng) -> x``, batch first."""
 
 
+MAX_MESSAGE = 300
+
+
 class InputError(ValueError):
-    """An invalid argument; the message is one sentence with the value and what was expected."""
+    """An invalid argument; the message is one sentence with the value and what was expected.
+
+    A message that quotes something long is shortened in its middle.
+
+    >>> str(InputError("a" * 1000))[178:190], len(str(InputError("a" * 1000)))
+    ('aa ... aaaaa', 300)
+    """
+
+    def __init__(self, message: object = "") -> None:
+        text = str(message).encode("utf-8", "backslashreplace").decode()
+        if len(text) > MAX_MESSAGE:
+            text = f"{text[:180]} ... {text[180 + 5 - MAX_MESSAGE :]}"
+        super().__init__(text)
 
 
 @runtime_checkable

@@ -325,7 +325,7 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     )
     heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells tell background jobs to ignore it
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
-    while not list((tmp_path / "r").rglob("*.safetensors")) and process.poll() is None:
+    while not list((tmp_path / "r").rglob("chunk-*.safetensors")) and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()

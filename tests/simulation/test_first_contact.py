@@ -412,7 +412,7 @@ def test_a_store_with_failures_is_continued_with_the_same_bytes(tmp_path):
     simulator = fails_above(1.5)
 
     def content(folder):
-        return {path.name: path.read_bytes() for path in (folder / "train").iterdir()}
+        return {path.name: path.read_bytes() for path in (folder / "train").glob("chunk-*")}
 
     with pytest.warns(UserWarning, match="failed"):
         whole = run(Gaussian(2), simulator, 95, path=tmp_path / "whole", chunk_size=10)
@@ -431,14 +431,18 @@ def test_a_store_with_failures_is_continued_with_the_same_bytes(tmp_path):
     assert fewer.failures.rows == tuple(row for row in whole.failures.rows if row < 37)
 
 
-def test_damaged_failures_are_reported(tmp_path):
+def test_damaged_failures_are_reported_and_simulated_again(tmp_path):
     with pytest.warns(UserWarning, match="failed"):
         run(Gaussian(2), fails_above(1.5), 95, path=tmp_path)
     path = next((tmp_path / "train").glob("*.failures.json"))
     for text in ("", "[]", '{"rows": [-1], "records": []}', '{"rows": [1], "records": [{"row": 1}]}'):
+        content = path.read_text()
         path.write_text(text)
         with pytest.raises(InputError, match=path.name):
+            Store.open(tmp_path).failures("train")
+        with pytest.warns(UserWarning, match="was damaged: it is set aside|failed"):
             run(Gaussian(2), fails_above(1.5), 95, path=tmp_path)
+        assert path.read_text() == content
 
 
 @pytest.mark.parametrize("chunk_size", [1, 10, 500])

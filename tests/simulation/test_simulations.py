@@ -15,9 +15,9 @@ from torch.distributions import Exponential, Independent, MultivariateNormal, No
 
 from propersbi.simulation.executors import Joblib
 from propersbi.simulation.priors import draw
-from propersbi.simulation.shards import StoredRows
 from propersbi.simulation.simulations import SimulationError, Simulations, simulate
 from propersbi.simulation.store import Store
+from propersbi.simulation.stored_rows import StoredRows
 from propersbi.types import InputError
 
 N, SIZE = 53, 10
@@ -266,14 +266,17 @@ def test_another_seed_is_refused(tmp_path):
         run(path=tmp_path, chunk_size=11)
 
 
-def test_a_damaged_shard_stops_the_run_and_is_simulated_again_when_deleted(tmp_path):
+def test_a_damaged_shard_is_set_aside_and_simulated_again(tmp_path):
     run(path=tmp_path)
     path = shards(tmp_path)[3]
-    path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(InputError, match=r"chunk-000003\.safetensors' is damaged"):
-        run(path=tmp_path)
-    path.unlink()
-    assert same(run(path=tmp_path), run())
+    content = path.read_bytes()
+    path.write_bytes(content[:-4])
+    whole = run()
+    with pytest.warns(UserWarning, match=r"chunk-000003\.safetensors' was damaged: it is set aside"):
+        assert same(run(path=tmp_path), whole)
+    assert path.read_bytes() == content
+    assert path.with_name(path.name + ".damaged").exists()
+    assert same(run(path=tmp_path), whole)
 
 
 # -- rows that are not finite
@@ -514,7 +517,7 @@ class Gaussian:
 
 def noisy(theta, rng):
     train = sys.argv[1] + "/train"
-    if os.path.exists(train) and len(os.listdir(train)) == 3:  # from now on no file may be longer
+    if os.path.exists(train) and len(os.listdir(train)) == 4:  # from now on no file may be longer
         resource.setrlimit(resource.RLIMIT_FSIZE, (300, resource.RLIM_INFINITY))
     return np.concatenate([theta, theta**2], axis=1) + 0.1 * rng.normal(size=(len(theta), 4))
 
@@ -530,7 +533,7 @@ def test_a_full_disk_is_reported_and_keeps_finished_chunks(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert "The simulations stopped: OSError: [Errno 27] File too large. 3 of 6 chunks are finished" in errors
     assert len(shards(tmp_path / "sims")) == 3
-    assert len(list((tmp_path / "sims" / "train").iterdir())) == 3  # no partial file either
+    assert len(list((tmp_path / "sims" / "train").iterdir())) == 4  # with the fingerprint; no partial file either
     assert same(run(path=tmp_path / "sims"), run())
 
 

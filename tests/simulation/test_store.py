@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from propersbi.simulation.shards import StoredRows
 from propersbi.simulation.store import Store
+from propersbi.simulation.stored_rows import StoredRows
 from propersbi.types import InputError
 
 SIZE = 5
@@ -166,7 +166,7 @@ def test_shards_without_a_manifest_are_refused(store):
         lambda content: "",
         lambda content: "{",
         lambda content: "[1]",
-        lambda content: json.dumps({**content, "version": 2}),
+        lambda content: json.dumps({**content, "version": 3}),
         lambda content: json.dumps({**content, "seed": "0"}),
         lambda content: json.dumps({**content, "chunk_size": 0}),
         lambda content: json.dumps({**content, "theta": 3}),
@@ -182,8 +182,8 @@ def test_a_damaged_manifest_is_reported(store, damage):
 
 def test_another_format_version_is_reported(store):
     path = store.folder / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
-    with pytest.raises(InputError, match="has format version 2, but this library reads version 1"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 3}))
+    with pytest.raises(InputError, match="has format version 3, but this library reads version 2"):
         Store.open(store.folder)
 
 
@@ -236,7 +236,7 @@ DAMAGES = {
 def test_a_damaged_shard_is_reported(store, damage):
     path = shard(store)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(InputError, match=r"chunk-000001\.safetensors' is damaged \(.+\); delete it"):
+    with pytest.raises(InputError, match=r"chunk-000001\.safetensors' is damaged \(.+\): run the"):
         store.rows("train", 23)
 
 
@@ -356,7 +356,8 @@ def test_rows_pickle_small_and_read_the_same(columns):
 
 
 def test_more_shards_than_maps(columns, monkeypatch):
-    monkeypatch.setattr("propersbi.simulation.shards._MAX_MAPPED_SHARDS", 2)
+    monkeypatch.setattr("propersbi.simulation.stored_rows._MAX_MAPPED_SHARDS", 2)
+    monkeypatch.setattr("propersbi.simulation.shards._SMALL_COLUMN", 0)
     rows, array = pickle.loads(pickle.dumps(columns[1]))  # nothing is mapped yet
     np.testing.assert_array_equal(rows[::-1], array[::-1])
     assert len(rows._maps) <= 2
@@ -366,7 +367,7 @@ def test_maps_are_released_before_they_fill_the_memory(tmp_path, monkeypatch):
     store = Store.create_or_open(tmp_path, seed=0, chunk_size=10)
     for chunk in range(20):
         store.write("train", chunk, np.full((10, 1), chunk, np.float32), np.full((10, 100), chunk, np.float16))
-    monkeypatch.setattr("propersbi.simulation.shards._MAX_MAPPED_BYTES", 5 * 10 * 100 * 2)  # five chunks of x
+    monkeypatch.setattr("propersbi.simulation.stored_rows._MAX_MAPPED_BYTES", 5 * 10 * 100 * 2)  # five chunks of x
     _, x = store.rows("train")
     rows = np.random.default_rng(0).permutation(200)
     assert np.array_equal(x[rows][:, 0], rows // 10)

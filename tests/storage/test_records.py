@@ -43,7 +43,7 @@ def test_round_trip(tmp_path):
         (("versions",), "1", "'versions' must be an object"),
         (("simulations", "n"), -1, "'simulations.n' must be a whole number"),
         (("simulations", "n"), True, "'simulations.n' must be a whole number"),
-        (("simulations", "seconds"), float("inf"), "'simulations.seconds' must be a finite number"),
+        (("simulations", "seconds"), float("inf"), "it holds Infinity, which is no number of JSON"),
         (("training", "recipe"), [], "'training.recipe' must be an object"),
         (("training", "kept_score"), "low", "'training.kept_score' must be a finite number"),
         (("training", "more"), 1, "unknown entry 'training.more'"),

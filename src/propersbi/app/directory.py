@@ -48,7 +48,13 @@ from propersbi.types import InputError, Rows
 __all__ = ["SIMULATION_OPTIONS", "Run"]
 
 OWN_CHOICES = ("prior", "support", "discrete", "embedding", "parameter_names")  # of a problem, for fit
-SIMULATION_OPTIONS = ("batched", "timeout", "on_error", "max_failed")  # arguments of simulate that a caller may change
+SIMULATION_OPTIONS = (
+    "batched",
+    "timeout",
+    "on_error",
+    "max_failed",
+    "force",
+)  # arguments of simulate that a caller may change
 
 
 class Run:

@@ -115,6 +115,14 @@ SIMULATION: dict[str, Any] = {
         float | None,
         typer.Option(help="The share of failed simulations that ends the run; 0.2.", rich_help_panel=SIMULATING),
     ],
+    "force": Annotated[
+        bool | None,
+        typer.Option(
+            "--force",
+            help="Keep simulations that another prior or simulator has made, and go on.",
+            rich_help_panel=SIMULATING,
+        ),
+    ],
 }
 
 TRAINING: dict[str, Any] = {

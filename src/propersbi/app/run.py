@@ -53,7 +53,7 @@ def run(
         command: What the report names as the command that made the run; by default this call.
         **changes: Changes of the recipe and other arguments of :func:`propersbi.fit`; and those of
             :func:`propersbi.simulate` that say how to call the simulator and what becomes of simulations that fail:
-            ``batched``, ``timeout``, ``on_error``, ``max_failed``.
+            ``batched``, ``timeout``, ``on_error``, ``max_failed``, ``force``.
     """
     _check_changes(changes)
     found = load_problem(problem)
@@ -74,6 +74,7 @@ def run(
             observed = observed.arranged(pairs.x_names)
             one_observation(observed.values, tuple(pairs.x.shape[1:]), name="observation")
         started.train(seed=seed, progress=progress, **changes)
+    simulation.pop("force", None)
     started.diagnose(observed, seed=seed, progress=progress, **simulation)
     report(started.folder)
     return started

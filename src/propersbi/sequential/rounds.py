@@ -41,7 +41,7 @@ from propersbi.types import Executor, InputError, Simulator
 __all__ = ["fit_sequential"]
 
 EARLY_SHARE = 0.3  # of the gradient steps that rounds before the last are trained for: they only have to propose
-SIMULATE_OPTIONS = ("chunk_size", "on_error", "max_failed", "timeout")
+SIMULATE_OPTIONS = ("chunk_size", "on_error", "max_failed", "timeout", "force")
 DESCRIBED_DRAWS = 1000  # that a proposal and a posterior are described by
 MAX_LEFT_OUT = 0.2  # share of rows without good latent variables above which the user is warned
 
@@ -83,7 +83,7 @@ def fit_sequential(
         batched: Whether the simulator takes many parameters at once; found out unless given.
         progress: Whether to show progress bars on stderr.
         **options: ``parameter_names`` and ``device`` as for :func:`~propersbi.inference.fit`; ``chunk_size``,
-            ``on_error``, ``max_failed`` and ``timeout`` as for ``simulate``; choices of the recipe by name.
+            ``on_error``, ``max_failed``, ``timeout`` and ``force`` as for ``simulate``; choices of the recipe by name.
             Rounds before the last take three tenths of ``max_steps``; a ``time_limit`` is for each round.
 
     Examples:
@@ -108,7 +108,9 @@ def fit_sequential(
     training = _Training(correction, observation, rounds, seed, place, progress, options)
     done = Rounds((prior,), (), (), seed)
     for number, size in enumerate(sizes, 1):
-        new = simulate(done.proposals[-1], simulator, size, group=f"round-{number}", **simulating)
+        # Draws of a trained proposal are rounded differently elsewhere: the model is compared in the first round.
+        own = {"force": True} if number > 1 else {}
+        new = simulate(done.proposals[-1], simulator, size, group=f"round-{number}", **{**simulating, **own})
         done = done.add(new, None if place is None else place / "rounds" / str(number))
         posterior = training.round(number, new, done)
         if number < rounds:

@@ -146,16 +146,23 @@ class Job:
     def rows(self, chunk: int) -> int:
         return min(self.chunk_size, self.n - chunk * self.chunk_size)
 
-    def simulate(self, chunk: int, watch: Watch | None = None) -> _Rows:
-        """Draw and simulate the rows of a chunk."""
+    def draw(self, chunk: int, count: int) -> Array:
+        """Draws from the prior at the place of a chunk."""
+        with self.source.caller(zlib.crc32(self.group.encode()), chunk) as caller:
+            return caller.draw(self.source.prior, count)
+
+    def simulate(self, chunk: int, watch: Watch | None = None, *, count: int | None = None) -> _Rows:
+        """Draw and simulate the rows of a chunk, or ``count`` rows in their place."""
         torch_was_loaded = "torch" in sys.modules
         place = (zlib.crc32(self.group.encode()), chunk)
         with self.source.caller(*place) as caller:
-            theta = caller.draw(self.source.prior, self.rows(chunk))
+            theta = caller.draw(self.source.prior, self.rows(chunk) if count is None else count)
             rows = _Rows(self, place, caller, theta, self.style, watch)
             rows.simulate()
         if "torch" in sys.modules and not torch_was_loaded:
-            return self.simulate(chunk, watch)  # the simulator imported torch, after the random states had been set
+            return self.simulate(
+                chunk, watch, count=count
+            )  # the simulator imported torch, after the random states had been set
         return rows
 
     def data(self, rows: _Rows, shape: tuple[int, ...] | None) -> np.ndarray | None:

@@ -39,12 +39,14 @@ class Options:
         max_failed: The largest share of rows that may fail.
         timeout: Seconds after which a row is ended and counts as failed.
         parameter_names: One for each parameter, if the prior does not name them.
+        force: Whether to continue simulations that another prior or simulator seems to have begun.
     """
 
     on_error: str = "record"
     max_failed: float = 0.2
     timeout: float | None = None
     parameter_names: Sequence[str] | None = None
+    force: bool = False
 
     def __post_init__(self) -> None:
         if self.on_error not in ("record", "raise"):

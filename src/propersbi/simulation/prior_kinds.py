@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from propersbi.simulation.calls import is_tensor, parameters, required_arguments
-from propersbi.simulation.shards import StoredRows
+from propersbi.simulation.stored_rows import StoredRows
 from propersbi.types import Array, InputError
 
 __all__ = [

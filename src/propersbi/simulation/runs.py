@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,12 @@ from propersbi.simulation.calls import is_tensor
 from propersbi.simulation.chunks import Chunk, Job, Source
 from propersbi.simulation.executors import Joblib, Serial
 from propersbi.simulation.failures import Failures, SimulationError, describe, too_many
+from propersbi.simulation.fingerprint import (
+    Fingerprint,
+    check_fingerprint,
+    compute_fingerprint,
+    forget_fingerprint,
+)
 from propersbi.simulation.output import print_beside
 from propersbi.simulation.priors import draw
 from propersbi.simulation.processes import Threads
@@ -81,16 +88,26 @@ class Run:
     job: Job
     pool: Joblib
     executor: Executor | None
+    style_found: bool = field(default=False, init=False)
 
-    def on_disk(self, store: Store, batched: bool | None) -> Simulations:
+    def on_disk(self, store: Store, batched: bool | None, *, force: bool = False) -> Simulations:
         job = self.job
+        for path in store.set_aside_damaged(job.group, job.n):
+            warnings.warn(f"'{path}' was damaged: it is set aside, and simulated again.", stacklevel=4)
         missing = store.missing(job.group, job.n)
         finished = sorted(set(range(job.chunks)) - set(missing))
         failures = store.failures(job.group, job.n, chunks=finished)
-        with self.errors_reported():
-            if missing:
-                self.find_style(batched, quiet=store.x_shape is not None)
-            self.compute(missing, failures, lambda _: None)
+        try:
+            with self.errors_reported():
+                if missing:
+                    self.find_style(batched, quiet=store.x_shape is not None)
+                check_fingerprint(
+                    store, job.group, lambda: self.fingerprint(store, batched), complete=not missing, force=force
+                )
+                self.compute(missing, failures, lambda _: None)
+        except BaseException:
+            forget_fingerprint(store, job.group)
+            raise
         theta, x = store.rows(job.group, job.n)
         return Simulations(theta, x, theta.invalid, store.failures(job.group, job.n), x_names=store.x_names)
 
@@ -104,9 +121,21 @@ class Run:
         theta, x = (theta, x) if valid.all() else (theta[valid], x[valid])
         return Simulations(theta, x, int((~valid).sum()), failures, x_names=columns.x_names)
 
+    def fingerprint(self, store: Store, batched: bool | None) -> Fingerprint:
+        """That of the prior and the simulator, computed where chunks are."""
+        if not self.style_found:
+            self.find_style(batched, quiet=store.x_shape is not None)
+        if self.executor is None:
+            return compute_fingerprint(self.job)
+        results = self.executor(partial(compute_fingerprint, self.job), [0])
+        try:
+            return next(iter(results))
+        finally:
+            _close(results)
+
     def find_style(self, batched: bool | None, *, quiet: bool = False) -> None:
         """Find out how the simulator is called, where it runs, unless everything is known."""
-        source = self.job.source
+        source, self.style_found = self.job.source, True
         if batched is not None and not _gives_tensors(source):
             return
         if self.executor is None:

@@ -64,8 +64,9 @@ def simulate(
         simulator: The simulator. In batches, ``theta`` is ``(n, *event)``, with at least one event axis.
         n: The number of simulations.
         seed: The random seed; the same seed gives the same simulations.
-        path: A folder to store them in. Running again continues, and a larger ``n`` extends them. The prior and the
-            simulator are not stored, so use another folder for another problem.
+        path: A folder to store them in. Running again continues, and a larger ``n`` extends them. Some draws from the
+            prior and the data of a few are kept, so that another prior or simulator is refused. Damaged files are set
+            aside, and their rows simulated again.
         group: A name such as ``"train"``, ``"test"`` or ``"round-1"``; each group has its own random streams.
         chunk_size: The number of rows computed and written at once; a hundredth of ``n`` by default, at most 1000.
         executor: Where chunks are computed, instead of ``workers``.
@@ -78,6 +79,7 @@ def simulate(
             records them in ``failures``; ``"raise"`` stops at the first one. ``max_failed``: the share of rows that may
             fail, 0.2 by default; with more the run stops. ``timeout``: seconds after which a row is ended and counts as
             failed; the simulator then runs in processes of its own. ``parameter_names``: one for each parameter.
+            ``force``: whether to keep the rows of another prior or simulator and continue with this one.
 
     >>> class Normal:
     ...     def sample(self, n, rng):
@@ -99,7 +101,7 @@ def simulate(
     job = Job(source, Style(batched is not False, None, arguments), n, group, size, half, store, names)
     with _processes(source, pool) as source:
         run = Run(replace(job, source=source), pool, executor)
-        simulations = run.in_memory(batched) if store is None else run.on_disk(store, batched)
+        simulations = run.in_memory(batched) if store is None else run.on_disk(store, batched, force=given.force)
     _warn_of_invalid_rows(simulations.invalid, simulations.failures, n)
     return replace(simulations, parameter_names=names)
 
