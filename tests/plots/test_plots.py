@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
+from PIL import Image
 
 from propersbi import plots
-from propersbi.plots.draws import density, mass_levels
+from propersbi.plots.density import density, mass_levels
+from propersbi.training.history import History
 from propersbi.types import InputError
 
 RNG = np.random.default_rng(0)
@@ -209,3 +213,68 @@ def test_examples_are_images_or_curves_depending_on_their_shape():
     figure = plots.examples(RNG.normal(size=(5, 100)), None, RNG.normal(size=(20, 5, 100)))
     assert num_axes(figure) == 5
     assert len(figure.axes[0].lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("draw", "shape"),
+    [
+        (lambda axes: plots.corner(normal(3), reference=normal(3), truth=np.zeros(3), axes=axes), (3, 3)),
+        (lambda axes: plots.ranks(RNG.integers(0, 101, (100, 2)), 100, axes=axes), (2,)),
+        (lambda axes: plots.coverage([0, 0.5, 1], [0, 0.5, 1], n=50, axes=axes), ()),
+        (lambda axes: plots.predictive(normal(2), np.zeros(2), axes=axes), (2,)),
+        (lambda axes: plots.recovery(*[normal(2, 50)] * 4, axes=axes), (1, 2)),
+        (lambda axes: plots.losses({"train": {"step": [1, 2], "loss": [2.0, 1.0]}}, axes=axes), ()),
+        (lambda axes: plots.fields(normal(60), truth=np.zeros(60), axes=axes), ()),
+        (lambda axes: plots.images(RNG.uniform(size=(3, 9, 9)), None, RNG.uniform(size=(5, 3, 9, 9)), axes=axes), (5, 3)),
+    ],
+)  # fmt: skip
+def test_plots_draw_in_axes_of_the_caller(draw, shape):
+    figure = Figure()
+    axes = figure.subplots(*shape, squeeze=False) if shape and len(shape) == 2 else figure.subplots(*(1, *shape))
+    before = len(figure.axes)
+    assert draw(axes) is figure
+    assert len(figure.axes) == before
+    assert figure.legends == []
+    assert any(panel.has_data() for panel in figure.axes)
+    with pytest.raises(InputError, match=rf"has {before} panels, but 'axes' holds {before + 1}"):
+        draw([*figure.axes, Figure().subplots()])
+
+
+def test_losses_take_the_history_of_a_training():
+    history = History()
+    history.steps = 100
+    history.record(loss=1.0, rate=0.1, score=0.5, excess=0.0, measures={})
+    (axes,) = plots.losses(history).axes
+    assert axes.lines[1].get_ydata().tolist() == [0.5]
+
+
+BASELINES = Path(__file__).parent / "baselines"
+LOOKED_AT = {
+    "corner": lambda rng: plots.corner(
+        np.concatenate([rng.normal([-1, 0, 0], 0.3, (3000, 3)), rng.normal([1, 1, 0.5], 0.4, (3000, 3))]),
+        reference=rng.normal([0, 0.5, 0.2], 0.8, (6000, 3)),
+        truth=[1.0, 1.0, 0.5],
+        names=["rate", "scale", r"$\theta_3$"],
+    ),
+    "ranks": lambda rng: plots.ranks(
+        np.stack([rng.integers(0, 101, 2000), rng.binomial(100, 0.5, 2000)], 1), 100, ["flat", "too wide"]
+    ),
+    "fields": lambda rng: plots.fields(
+        np.sin(np.linspace(0, 6, 80)) + rng.normal(0, 0.2, (200, 1)), truth=np.sin(np.linspace(0, 6, 80))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_pictures_look_as_they_did(name, tmp_path):
+    """Small grey versions are compared, so that another version of a font does not matter but a lost curve does."""
+    path = tmp_path / f"{name}.png"
+    LOOKED_AT[name](np.random.default_rng(0)).savefig(path, dpi=40, facecolor="white")
+    if os.environ.get("PROPERSBI_NEW_BASELINES"):
+        BASELINES.mkdir(exist_ok=True)
+        Image.open(path).convert("L").save(BASELINES / path.name, optimize=True)
+    now, then = (Image.open(file).convert("L") for file in (path, BASELINES / path.name))
+    assert now.size == then.size
+    small = [np.asarray(image.reduce(4), dtype=float) for image in (now, then)]
+    assert np.abs(small[0] - small[1]).mean() < 1.0
+    assert np.abs(small[0] - small[1]).max() < 60

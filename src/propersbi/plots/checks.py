@@ -22,6 +22,7 @@ from propersbi.plots.style import (
     SERIES,
     SMALL_TEXT,
     TRUTH,
+    AxesLike,
     columns,
     is_math,
     label,
@@ -33,6 +34,7 @@ from propersbi.plots.style import (
     short,
     span,
 )  # fmt: skip
+from propersbi.training.history import History
 from propersbi.types import Array
 
 __all__ = ["coverage", "losses", "rank_lines", "ranks", "recovery", "rounds"]
@@ -40,34 +42,44 @@ __all__ = ["coverage", "losses", "rank_lines", "ranks", "recovery", "rounds"]
 MAX_INTERVALS = 300  # more would overlap
 
 
-def losses(history: Mapping[str, Any]) -> Figure:
+def losses(history: History | Mapping[str, Any], *, axes: AxesLike | None = None) -> Figure:
     """The training loss, the validation score and the step whose weights were kept, from a training history.
 
     Arguments:
-        history: ``{"train": {"step", "loss"}, "validation": {"step", "score"}, "kept_step"}``; every part is optional.
+        history: That of a posterior, or ``{"train": {"step", "loss"}, "validation": {"step", "score"}, "kept_step"}``;
+            every part is optional.
+        axes: Axes of your own to draw in, in place of a new figure.
 
     Examples:
         >>> history = {"train": {"step": [1, 2], "loss": [1.0, 0.5]}, "kept_step": 2}
         >>> len(losses(history).axes)
         1
     """
-    figure, (axes,) = panels(1, shape=0.38, widest=PAGE)
+    history = history.to_json() if isinstance(history, History) else history
+    figure, (panel,) = panels(1, shape=0.38, widest=PAGE, axes=axes)
     steps, loss = _curve(history.get("train"), "loss")
     smooth = _running_mean(loss)
     if len(loss) > 50:
-        axes.plot(steps, loss, color=PRIOR, lw=0.7, alpha=0.35)
-    axes.plot(steps, smooth, color=PRIOR, lw=1.5, label="training loss")
+        panel.plot(steps, loss, color=PRIOR, lw=0.7, alpha=0.35)
+    panel.plot(steps, smooth, color=PRIOR, lw=1.5, label="training loss")
     steps, score = _curve(history.get("validation"), "score")
-    axes.plot(steps, score, color=POSTERIOR, lw=1.8, label="validation score")
+    panel.plot(steps, score, color=POSTERIOR, lw=1.8, label="validation score")
     if history.get("kept_step") is not None:
-        axes.axvline(float(history["kept_step"]), color=REFERENCE, lw=1.2, ls="--", label="kept weights")
-    _limit_to_bulk(axes, np.concatenate([smooth, score]))
-    label(axes, x="training step", y="score (lower is better)")
-    legend_above(figure, axes)
+        panel.axvline(float(history["kept_step"]), color=REFERENCE, lw=1.2, ls="--", label="kept weights")
+    _limit_to_bulk(panel, np.concatenate([smooth, score]))
+    label(panel, x="training step", y="score (lower is better)")
+    legend_above(figure, panel, inside=axes is not None)
     return figure
 
 
-def ranks(ranks: Array, num_samples: int, names: Sequence[str] | None = None, *, bins: int = 20) -> Figure:
+def ranks(
+    ranks: Array,
+    num_samples: int,
+    names: Sequence[str] | None = None,
+    *,
+    bins: int = 20,
+    axes: AxesLike | None = None,
+) -> Figure:
     """Simulation-based calibration: histograms of the rank of the true value, flat for a calibrated posterior.
 
     Arguments:
@@ -76,21 +88,26 @@ def ranks(ranks: Array, num_samples: int, names: Sequence[str] | None = None, *,
         names: One name per parameter.
         bins: Bars per histogram; for a calibrated posterior, a bar lies in the grey band with probability 99 %. Bars
             outside are orange.
+        axes: Axes of your own to draw in, in place of a new figure, one for each parameter.
+
+    Examples:
+        >>> len(ranks(np.random.default_rng(0).integers(0, 101, (200, 2)), 100, ["mu", "sigma"]).axes)
+        2
     """
     table = rows("ranks", ranks)
     names, shown = parameter_labels(names, table.shape[1]), min(table.shape[1], MAX_PANELS)
-    figure, axes = panels(shown, shape=0.68)
+    figure, drawn = panels(shown, shape=0.68, axes=axes)
     low, high = (float(limit) for limit in rank_band(len(table), bins, level=0.99))
     counts = np.asarray(rank_histogram(table[:, :shown].astype(int), num_samples, bins=bins)).reshape(bins, -1)
     left = np.arange(bins) / bins
-    for j, (panel, bars) in enumerate(zip(axes, counts.T, strict=True)):
+    for j, (panel, bars) in enumerate(zip(drawn, counts.T, strict=True)):
         panel.axhspan(low, high, color=BAND, lw=0)
         panel.axhline(len(table) / bins, color=PRIOR, lw=1)
         colours = [POSTERIOR if low <= bar <= high else REFERENCE for bar in bars]
         panel.bar(left, bars, width=0.9 / bins, align="edge", color=colours, alpha=0.85)
         panel.set(xlim=(0, 1), ylim=(0, max(bars.max(), high) * 1.1), yticks=[], xticks=[0, 0.5, 1])
         label(panel, x="rank of the true value" if j + columns(shown) >= shown else "", title=names[j])
-    note_hidden(figure, shown, table.shape[1])
+    note_hidden(figure, shown, table.shape[1], own=axes is not None)
     return figure
 
 
@@ -103,6 +120,10 @@ def rank_lines(ranks: Array, num_samples: int) -> Figure:
 
     The grey band contains the entire line of a calibrated parameter with probability 99 %; lines that leave it are
     orange.
+
+    Examples:
+        >>> len(rank_lines(np.random.default_rng(0).integers(0, 101, (200, 30)), 100).axes)
+        1
     """
     table = rows("ranks", ranks)
     z, low, high = ecdf_band(len(table), points=100, level=0.99)
@@ -126,6 +147,7 @@ def coverage(
     n: int,
     names: Sequence[str] | None = None,
     tarp: tuple[Array, Array] | None = None,
+    axes: AxesLike | None = None,
 ) -> Figure:
     """The coverage of credible regions against their nominal level: on the diagonal if calibrated.
 
@@ -135,37 +157,65 @@ def coverage(
         n: The number of test pairs, which determines the grey 99 % band.
         names: One name per parameter.
         tarp: Levels and coverage of the joint test of all parameters.
+        axes: Axes of your own to draw in, in place of a new figure; two with ``tarp``.
+
+    Examples:
+        >>> levels = np.linspace(0, 1, 11)
+        >>> len(coverage(levels, levels, n=100, tarp=(levels, levels)).axes)
+        2
     """
     curves = np.asarray(coverage, dtype=float)
     curves = curves.reshape(len(curves), -1)
     names, few = parameter_labels(names, curves.shape[1]), curves.shape[1] <= MAX_PANELS
-    figure, axes = panels(1 if tarp is None else 2, shape=0.95)
-    _coverage_axes(axes[0], np.asarray(levels, dtype=float), n, "each parameter", "coverage of the true value")
+    figure, drawn = panels(1 if tarp is None else 2, shape=0.95, axes=axes)
+    _coverage_axes(drawn[0], np.asarray(levels, dtype=float), n, "each parameter", "coverage of the true value")
     for j, curve in enumerate(curves.T):
-        axes[0].plot(
+        drawn[0].plot(
             levels, curve, color=SERIES[j] if few else POSTERIOR, lw=1.6 if few else 0.6, alpha=1 if few else 0.35
         )
     if few:
-        legend = axes[0].legend(
-            axes[0].lines[-len(names) :], names, frameon=False, fontsize=SMALL_TEXT, loc="upper left"
+        legend = drawn[0].legend(
+            drawn[0].lines[-len(names) :], names, frameon=False, fontsize=SMALL_TEXT, loc="upper left"
         )
         for text, name in zip(legend.get_texts(), names, strict=True):
             text.set_parse_math(is_math(name))
             text.set_text(short(name))
     if tarp is not None:
-        _coverage_axes(axes[1], np.asarray(tarp[0], dtype=float), n, "all parameters jointly (TARP)", "")
-        axes[1].plot(*tarp, color=POSTERIOR, lw=1.8)
+        _coverage_axes(drawn[1], np.asarray(tarp[0], dtype=float), n, "all parameters jointly (TARP)", "")
+        drawn[1].plot(*tarp, color=POSTERIOR, lw=1.8)
     return figure
 
 
-def recovery(theta: Array, mean: Array, lower: Array, upper: Array, names: Sequence[str] | None = None) -> Figure:
-    """Posterior means and intervals of test pairs against the true values; all arrays are ``(n, d)``."""
+def recovery(
+    theta: Array,
+    mean: Array,
+    lower: Array,
+    upper: Array,
+    names: Sequence[str] | None = None,
+    *,
+    axes: AxesLike | None = None,
+) -> Figure:
+    """Posterior means and intervals of test pairs against the true values.
+
+    Arguments:
+        theta: True parameters, ``(n, d)``.
+        mean: Posterior means, ``(n, d)``.
+        lower: Lower ends of the intervals, ``(n, d)``.
+        upper: Their upper ends, ``(n, d)``.
+        names: One name per parameter.
+        axes: Axes of your own to draw in, in place of a new figure, one for each parameter.
+
+    Examples:
+        >>> truth = np.random.default_rng(0).normal(size=(50, 2))
+        >>> len(recovery(truth, 0.9 * truth, truth - 1, truth + 1).axes)
+        2
+    """
     truth = rows("theta", theta)
     names, d = parameter_labels(names, truth.shape[1]), truth.shape[1]
     centre, low, high = (rows(what, part, d) for what, part in (("mean", mean), ("lower", lower), ("upper", upper)))
     shown, subset = min(d, MAX_PANELS), slice(MAX_INTERVALS)
-    figure, axes = panels(shown, shape=0.9)
-    for j, panel in enumerate(axes):
+    figure, drawn = panels(shown, shape=0.9, axes=axes)
+    for j, panel in enumerate(drawn):
         limits = span(truth[:, j], centre[subset, j])
         panel.vlines(truth[subset, j], low[subset, j], high[subset, j], color=POSTERIOR, lw=0.8, alpha=0.22)
         panel.scatter(truth[subset, j], centre[subset, j], s=9, color=POSTERIOR, lw=0, alpha=0.8)
@@ -178,7 +228,7 @@ def recovery(theta: Array, mean: Array, lower: Array, upper: Array, names: Seque
             y="posterior" if j % columns(shown) == 0 else "",
             title=names[j],
         )
-    note_hidden(figure, shown, d)
+    note_hidden(figure, shown, d, own=axes is not None)
     return figure
 
 

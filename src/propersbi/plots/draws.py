@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.gridspec import SubplotSpec
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from propersbi.plots.density import Limits, density, main_mode, mass_levels
 from propersbi.plots.style import (
     FRAME,
     MAX_PANELS,
@@ -25,9 +25,11 @@ from propersbi.plots.style import (
     SMALL_TEXT,
     TEXT,
     TRUTH,
+    AxesLike,
     label,
     legend_above,
     note_hidden,
+    own_axes,
     panels,
     parameter_labels,
     rows,
@@ -42,7 +44,6 @@ __all__ = ["corner", "fields", "predictive"]
 
 MASSES = (0.98, 0.9, 0.75, 0.5, 0.25)  # of the highest-density regions that are filled
 TINTS = (0.14, 0.3, 0.5, 0.72, 0.95)  # the strength of their colours
-Limits = tuple[float, float]
 
 
 def corner(
@@ -52,6 +53,7 @@ def corner(
     prior: Array | None = None,
     truth: Array | None = None,
     names: Sequence[str] | None = None,
+    axes: AxesLike | None = None,
 ) -> Figure:
     """A corner plot: marginals on the diagonal, pairs below it; posterior regions are filled, the reference outlined.
 
@@ -63,6 +65,7 @@ def corner(
         prior: Prior draws, ``(k, d)``, shown on the diagonal.
         truth: The true parameter, ``(d,)``.
         names: One name per parameter.
+        axes: Axes of your own to draw in, in place of a new figure: ``d`` rows of ``d``.
 
     Examples:
         >>> len(corner(np.random.default_rng(0).normal(size=(500, 3))).axes)
@@ -76,50 +79,69 @@ def corner(
     names, shown = parameter_labels(names, d), min(d, MAX_PANELS)
     visible = [posterior, compared.get("reference", posterior)]
     spans = [span(*(draws[:, j] for draws in visible), point=point[j]) for j in range(shown)]
-    figure = _corner_figure(shown)
-    grid = figure.add_gridspec(shown, shown)
+    figure, grid = _corner_grid(shown, axes)
     for row, column in ((i, j) for i in range(shown) for j in range(i + 1)):
-        axes = figure.add_subplot(grid[row, column])
+        panel = grid[row][column]
         if row == column:
-            _marginal(axes, posterior[:, row], {k: v[:, row] for k, v in compared.items()}, spans[row])
+            _marginal(panel, posterior[:, row], {k: v[:, row] for k, v in compared.items()}, spans[row])
         else:
             pair = [column, row]
             outline = compared["reference"][:, pair] if "reference" in compared else None
-            _joint(axes, posterior[:, pair], outline, [spans[column], spans[row]])
-        _finish(axes, row, column, names[:shown], point)
-    zoomed = d == 2 and _zoom(figure, grid[0, 1], posterior, compared.get("reference"), spans)
-    _corner_legend(figure, compared, truth is not None, d, above=zoomed or d == 1)
+            _joint(panel, posterior[:, pair], outline, [spans[column], spans[row]])
+        _finish(panel, row, column, names[:shown], point)
+    zoomed = d == 2 and axes is None and _zoom(figure, posterior, compared.get("reference"), spans)
+    handles = _corner_handles(compared, truth is not None, d)
+    if axes is not None:
+        grid[0][-1].legend(handles=handles, frameon=False, fontsize=SMALL_TEXT, loc="upper right")
+    elif zoomed or d == 1:
+        figure.legend(handles=handles, frameon=False, fontsize=TEXT, loc="outside upper right", ncols=len(handles))
+    else:
+        figure.legend(handles=handles, frameon=False, fontsize=TEXT, loc="upper right")
+    note_hidden(figure, shown, d, own=axes is not None)
     return figure
 
 
-def predictive(x_draws: Array, x_o: Array, names: Sequence[str] | None = None) -> Figure:
+def predictive(
+    x_draws: Array, x_o: Array, names: Sequence[str] | None = None, *, axes: AxesLike | None = None
+) -> Figure:
     """A posterior predictive plot, with the observation: histograms, a band over a series, or images.
 
     Arguments:
         x_draws: Data simulated from posterior draws, ``(k, *event)``.
         x_o: The observation, ``(*event,)``.
         names: One name per coordinate of a short vector.
+        axes: Axes of your own to draw in, in place of a new figure, one for each panel.
+
+    Examples:
+        >>> len(predictive(np.random.default_rng(0).normal(size=(50, 3)), np.zeros(3)).axes)
+        3
     """
     observed = np.asarray(x_o, dtype=float)
     if np.shape(x_draws)[1:] != observed.shape:
         raise InputError(f"Data of shape {np.shape(x_draws)} do not fit an observation of shape {observed.shape}.")
     if observed.size > MAX_PANELS:
-        return fields(x_draws, truth=observed, labels=("observed", "predicted"))
+        return fields(x_draws, truth=observed, labels=("observed", "predicted"), axes=axes)
     simulated = rows("x_draws", x_draws)
-    figure, axes = panels(observed.size, shape=0.6)
+    figure, drawn = panels(observed.size, shape=0.6, axes=axes)
     for panel, column, value, name in zip(
-        axes, simulated.T, observed.reshape(-1), parameter_labels(names, observed.size, "x"), strict=True
+        drawn, simulated.T, observed.reshape(-1), parameter_labels(names, observed.size, "x"), strict=True
     ):
         limits = span(column, point=value)
         panel.hist(column, bins=30, range=limits, color=tint(0.55), label="predicted")
         panel.axvline(value, color=TRUTH, lw=1.8, label="observed")
         panel.set(xlim=limits, yticks=[])
         label(panel, x=name)
-    legend_above(figure, axes[0])
+    legend_above(figure, drawn[0], inside=axes is not None)
     return figure
 
 
-def fields(samples: Array, *, truth: Array | None = None, labels: tuple[str, str] = ("true", "posterior")) -> Figure:
+def fields(
+    samples: Array,
+    *,
+    truth: Array | None = None,
+    labels: tuple[str, str] = ("true", "posterior"),
+    axes: AxesLike | None = None,
+) -> Figure:
     """Draws of a long vector, a series or an image: median and bands over the index, or mean, one draw and SD.
 
     Arguments:
@@ -127,6 +149,11 @@ def fields(samples: Array, *, truth: Array | None = None, labels: tuple[str, str
             slice is shown. A grid with a side below 8 is plotted as one series per column.
         truth: The true value, ``(*event,)``.
         labels: The names of the truth and of the draws.
+        axes: Axes of your own to draw in, in place of a new figure, one for each panel.
+
+    Examples:
+        >>> len(fields(np.random.default_rng(0).normal(size=(20, 100)), truth=np.zeros(100)).axes)
+        1
     """
     draws = np.asarray(samples, dtype=float)
     draws = draws[np.isfinite(draws).reshape(len(draws), -1).all(axis=1)]
@@ -136,17 +163,17 @@ def fields(samples: Array, *, truth: Array | None = None, labels: tuple[str, str
     while draws.ndim > 3:
         draws, true = draws[:, 0], None if true is None else true[0]
     if draws.ndim == 3 and min(draws.shape[1:]) >= MIN_IMAGE_SIDE:
-        return _images(draws, true, labels)
+        return _images(draws, true, labels, axes)
     if draws.ndim == 3 and draws.shape[1] < draws.shape[2]:
         draws, true = draws.swapaxes(1, 2), None if true is None else true.T
-    return _series(draws.reshape(*draws.shape[:2], -1), true, labels)
+    return _series(draws.reshape(*draws.shape[:2], -1), true, labels, axes)
 
 
-def _series(draws: np.ndarray, truth: np.ndarray | None, labels: tuple[str, str]) -> Figure:
+def _series(draws: np.ndarray, truth: np.ndarray | None, labels: tuple[str, str], axes: AxesLike | None) -> Figure:
     count = min(draws.shape[2], 4)
-    figure, axes = panels(count, shape=0.36 if count == 1 else 0.65, widest=PAGE)
+    figure, drawn = panels(count, shape=0.36 if count == 1 else 0.65, widest=PAGE, axes=axes)
     index = np.arange(draws.shape[1])
-    for j, panel in enumerate(axes):
+    for j, panel in enumerate(drawn):
         for outer, strength in ((2.5, 0.25), (25, 0.5)):
             low, high = np.percentile(draws[:, :, j], [outer, 100 - outer], axis=0)
             panel.fill_between(index, low, high, color=tint(strength), lw=0, label=f"{100 - 2 * outer:.0f} %")
@@ -156,18 +183,18 @@ def _series(draws: np.ndarray, truth: np.ndarray | None, labels: tuple[str, str]
             panel.plot(index, true, color=TRUTH, lw=0.9, marker="o", ms=2.2, label=labels[0])
         panel.set(xlim=(0, max(len(index) - 1, 1)))
         label(panel, x="index", y="value" if j == 0 else "")
-    legend_above(figure, axes[0])
+    legend_above(figure, drawn[0], inside=axes is not None)
     return figure
 
 
-def _images(draws: np.ndarray, truth: np.ndarray | None, labels: tuple[str, str]) -> Figure:
+def _images(draws: np.ndarray, truth: np.ndarray | None, labels: tuple[str, str], axes: AxesLike | None) -> Figure:
     images = {} if truth is None else {labels[0]: truth}
     images |= {f"{labels[1]} mean": draws.mean(axis=0), "one draw": draws[0], f"{labels[1]} SD": draws.std(axis=0)}
-    figure, axes = panels(len(images), shape=0.95)
+    figure, drawn = panels(len(images), shape=0.95, axes=axes)
     low, high = np.percentile(
         np.concatenate([draws[:50].ravel(), *(image.ravel() for image in images.values())]), [0.5, 99.5]
     )
-    for panel, (title, image) in zip(axes, images.items(), strict=True):
+    for panel, (title, image) in zip(drawn, images.items(), strict=True):
         is_deviation = title.endswith("SD")
         limits = (0.0, max(float(image.max()), 1e-12)) if is_deviation else (low, max(high, low + 1e-12))
         artist = panel.imshow(image, cmap="cividis" if is_deviation else "gray", vmin=limits[0], vmax=limits[1])
@@ -179,11 +206,20 @@ def _images(draws: np.ndarray, truth: np.ndarray | None, labels: tuple[str, str]
     return figure
 
 
-def _corner_figure(shown: int) -> Figure:
+def _corner_grid(shown: int, axes: AxesLike | None) -> tuple[Figure, list[list[Axes]]]:
+    """A figure and the panels of its lower triangle, by row and column; those above are hidden in given axes."""
+    if axes is not None:
+        figure, given = own_axes(axes, shown * shown)
+        grid = [given[row * shown : (row + 1) * shown] for row in range(shown)]
+        for row, panels_of_row in enumerate(grid):
+            for panel in panels_of_row[row + 1 :]:
+                panel.set_axis_off()
+        return figure, grid
     size = min(max(8.4 / shown, 1.3), 3.4) * shown + 0.8
     figure = Figure(figsize=(size, size), layout="constrained")
     set_padding(figure, 0.03)
-    return figure
+    places = figure.add_gridspec(shown, shown)
+    return figure, [[figure.add_subplot(places[row, column]) for column in range(row + 1)] for row in range(shown)]
 
 
 def _marginal(axes: Axes, draws: np.ndarray, others: Mapping[str, np.ndarray], limits: Limits) -> None:
@@ -209,71 +245,20 @@ def _joint(axes: Axes, draws: np.ndarray, outline: np.ndarray | None, limits: li
     axes.set(xlim=limits[0], ylim=limits[1])
 
 
-def _zoom(
-    figure: Figure, position: SubplotSpec, draws: np.ndarray, outline: np.ndarray | None, limits: list[Limits]
-) -> bool:
+def _zoom(figure: Figure, draws: np.ndarray, outline: np.ndarray | None, limits: list[Limits]) -> bool:
     """Enlarge the main mode if it is small: a thin crescent would otherwise be a dot. Returns whether it did."""
-    box = _main_mode(*density(list(draws.T), limits, bins=64))
+    box = main_mode(*density(list(draws.T), limits, bins=64))
     if math.prod((high - low) / (end - start) for (low, high), (start, end) in zip(box, limits, strict=True)) > 0.1:
         return False
     (left, right), (bottom, top) = box
     figure.axes[1].add_patch(Rectangle((left, bottom), right - left, top - bottom, fill=False, ec=FRAME, lw=0.8))
-    axes = figure.add_subplot(position)
+    axes = figure.add_subplot(2, 2, 2)
     _joint(axes, draws, outline, box)
     style(axes)
     axes.spines[:].set(visible=True, color=FRAME)
     axes.tick_params(labelsize=SMALL_TEXT - 1)
     label(axes, title="enlarged")
     return True
-
-
-def _main_mode(centres: list[np.ndarray], height: np.ndarray) -> list[Limits]:
-    """The bounding box of the connected component of the 98 % region that contains the highest density."""
-    dense = height >= mass_levels(height, (0.98,))[0]
-    component, size = np.zeros_like(dense), 0
-    component[np.unravel_index(height.argmax(), height.shape)] = True
-    while component.sum() > size:
-        size = component.sum()
-        for axis, step in ((0, 1), (0, -1), (1, 1), (1, -1)):
-            component |= np.roll(component, step, axis) & dense  # no mass at the edges, so nothing wraps around
-    occupied = [np.nonzero(component.any(axis))[0] for axis in (1, 0)]
-    margins = [(values[1] - values[0]) * 2 for values in centres]
-    return [
-        (float(values[cells[0]] - margin), float(values[cells[-1]] + margin))
-        for values, cells, margin in zip(centres, occupied, margins, strict=True)
-    ]
-
-
-def density(columns: list[np.ndarray], limits: list[Limits], bins: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """A density estimate: a histogram smoothed such that a kernel contains some hundred draws.
-
-    The width thus adapts to the concentration of the draws, so that thin sets are not blurred.
-
-    Examples:
-        >>> (x,), height = density([np.random.default_rng(0).normal(size=5000)], [(-6.0, 6.0)], bins=100)
-        >>> round(float(height.sum() * (x[1] - x[0])), 2), round(float(height.max()), 1)
-        (1.0, 0.4)
-    """
-    counts, edges = np.histogramdd(np.stack(columns, axis=1), bins=bins, range=limits)
-    n = counts.sum()
-    same_bin = (counts * (counts - 1)).sum() / max(n * (n - 1), 1)  # unbiased for the sum of squared probabilities
-    occupied = 1 / max(same_bin, 1 / counts.size)  # the effective number of bins
-    volume = (250 if len(columns) == 1 else 150) * occupied / max(n, 1)
-    width = volume / math.sqrt(4 * math.pi) if len(columns) == 1 else math.sqrt(volume / (4 * math.pi))
-    radius = math.ceil(3 * (width := min(max(width, 0.9), bins / 30)))
-    kernel = np.exp(-0.5 * (np.arange(-radius, radius + 1) / width) ** 2)
-    norm = np.convolve(np.ones(bins), kernel, mode="same")  # smaller at the ends, where the kernel is truncated
-    for axis in range(counts.ndim):
-        counts = np.apply_along_axis(lambda line: np.convolve(line, kernel, mode="same") / norm, axis, counts)
-    area = math.prod((high - low) / bins for low, high in limits)
-    return [(edge[1:] + edge[:-1]) / 2 for edge in edges], counts / (len(columns[0]) * area)
-
-
-def mass_levels(height: np.ndarray, masses: Sequence[float]) -> list[float]:
-    """The density levels above which the given fractions of the mass lie."""
-    ordered = np.sort(height.ravel())[::-1]
-    mass = np.cumsum(ordered) / max(ordered.sum(), 1e-300)
-    return [float(ordered[min(int(np.searchsorted(mass, fraction)), len(ordered) - 1)]) for fraction in masses]
 
 
 def _finish(axes: Axes, row: int, column: int, names: list[str], truth: Sequence[float | None]) -> None:
@@ -292,7 +277,7 @@ def _finish(axes: Axes, row: int, column: int, names: list[str], truth: Sequence
     label(axes, x=names[column] if is_last else "", y=names[row] if is_first else "")
 
 
-def _corner_legend(figure: Figure, compared: Mapping[str, Any], has_truth: bool, d: int, *, above: bool) -> None:
+def _corner_handles(compared: Mapping[str, Any], has_truth: bool, d: int) -> list[Any]:
     handles: list[Any] = [Patch(facecolor=tint(0.5), edgecolor=POSTERIOR, label="posterior")]
     if "reference" in compared:
         handles.append(Line2D([], [], color=REFERENCE, label="reference" + (" (50 %, 95 %)" if d > 1 else "")))
@@ -300,8 +285,4 @@ def _corner_legend(figure: Figure, compared: Mapping[str, Any], has_truth: bool,
         handles.append(Line2D([], [], color=PRIOR, ls=":", label="prior"))
     if has_truth:
         handles.append(Line2D([], [], color=TRUTH, ls="--", lw=0.9, label="true value"))
-    if above:
-        figure.legend(handles=handles, frameon=False, fontsize=TEXT, loc="outside upper right", ncols=len(handles))
-    else:
-        figure.legend(handles=handles, frameon=False, fontsize=TEXT, loc="upper right")
-    note_hidden(figure, min(d, MAX_PANELS), d)
+    return handles

@@ -14,8 +14,10 @@ from propersbi.plots.style import (
     POSTERIOR,
     SMALL_TEXT,
     TRUTH,
+    AxesLike,
     label,
     legend_above,
+    own_axes,
     panels,
     set_padding,
     tint,
@@ -25,7 +27,14 @@ from propersbi.types import Array, InputError
 __all__ = ["examples", "images"]
 
 
-def images(theta: Array, x: Array | None, samples: Array | Mapping[str, Array], *, num_samples: int = 2) -> Figure:
+def images(
+    theta: Array,
+    x: Array | None,
+    samples: Array | Mapping[str, Array],
+    *,
+    num_samples: int = 2,
+    axes: AxesLike | None = None,
+) -> Figure:
     """One column per image; rows show the truth, the observation and, for each method, mean, SD and some draws.
 
     Arguments:
@@ -34,6 +43,7 @@ def images(theta: Array, x: Array | None, samples: Array | Mapping[str, Array], 
         x: The observations, ``(k, *shape)``, if they are images, too.
         samples: Draws ``(m, k, *event)``, or the draws of several methods by name.
         num_samples: The number of draws to show.
+        axes: Axes of your own to draw in, in place of a new figure: for each row one for each image.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -52,20 +62,28 @@ def images(theta: Array, x: Array | None, samples: Array | Mapping[str, Array], 
         raise InputError(f"The rows have different numbers of images: {[len(row) for _, row in rows]}.")
     low, high = np.percentile(truth, [0.1, 99.9])
     spread = max(row.max() for name, row in rows if name.endswith("SD"))
-    figure = Figure(figsize=(PAGE, PAGE * len(rows) / len(truth) * 0.98), layout="constrained")
-    set_padding(figure, 0.01)
-    grid = figure.subplots(len(rows), len(truth), squeeze=False)
+    figure, grid = _image_grid(len(rows), len(truth), axes)
     for row_axes, (name, row) in zip(grid, rows, strict=True):
         is_deviation = name.endswith("SD")
         limits = (0.0, max(float(spread), 1e-12)) if is_deviation else (low, max(high, low + 1e-12))
         if name == "observed":  # in its own units
             limits = (float(row.min()), max(float(row.max()), float(row.min()) + 1e-12))
-        for axes, image in zip(row_axes, row, strict=True):
-            axes.imshow(image, cmap="inferno" if is_deviation else "gray", vmin=limits[0], vmax=limits[1])
-            axes.set(xticks=[], yticks=[])
-            axes.spines[:].set_visible(False)
+        for panel, image in zip(row_axes, row, strict=True):
+            panel.imshow(image, cmap="inferno" if is_deviation else "gray", vmin=limits[0], vmax=limits[1])
+            panel.set(xticks=[], yticks=[])
+            panel.spines[:].set_visible(False)
         row_axes[0].set_ylabel(name, fontsize=SMALL_TEXT, color=TRUTH)
     return figure
+
+
+def _image_grid(rows: int, columns: int, axes: AxesLike | None) -> tuple[Figure, np.ndarray]:
+    """A figure and its panels by row and column: new ones, or those of the caller."""
+    if axes is not None:
+        figure, given = own_axes(axes, rows * columns)
+        return figure, np.array(given, dtype=object).reshape(rows, columns)
+    figure = Figure(figsize=(PAGE, PAGE * rows / columns * 0.98), layout="constrained")
+    set_padding(figure, 0.01)
+    return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def examples(theta: Array, x: Array | None, samples: Array) -> Figure:
@@ -75,6 +93,11 @@ def examples(theta: Array, x: Array | None, samples: Array) -> Figure:
         theta: True parameters, ``(k, *event)``.
         x: The data ``(k, *shape)``; shown if they are images on the same grid.
         samples: Draws ``(m, k, *event)``.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> len(examples(rng.normal(size=(4, 60)), None, rng.normal(size=(20, 4, 60))).axes)
+        4
     """
     truth = np.asarray(theta, dtype=float)
     if truth.ndim >= 3 and min(truth.shape[-2:]) >= MIN_IMAGE_SIDE:

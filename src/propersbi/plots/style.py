@@ -19,9 +19,11 @@ from matplotlib.mathtext import MathTextParser
 from propersbi.types import Array, InputError
 
 __all__ = [
+    "AxesLike",
     "label",
     "legend_above",
     "note_hidden",
+    "own_axes",
     "panels",
     "parameter_labels",
     "rows",
@@ -30,6 +32,9 @@ __all__ = [
     "style",
     "tint",
 ]
+
+AxesLike = Axes | Sequence[Any] | np.ndarray
+"""One axes of matplotlib, or an array or nested sequence of them."""
 
 POSTERIOR, REFERENCE, PRIOR, TRUTH = "#0072B2", "#D55E00", "#8C8C8C", "#222222"
 SERIES = (POSTERIOR, REFERENCE, "#009E73", "#CC79A7", "#56B4E9", "#E69F00", TRUTH, PRIOR)
@@ -40,16 +45,33 @@ MAX_PANELS = 8  # panels per figure; further parameters are not shown
 MIN_IMAGE_SIDE = 8  # pixels; a thinner grid is plotted as one series per column
 
 
-def panels(count: int, *, shape: float, widest: float = 3.8) -> tuple[Figure, list[Axes]]:
-    """A figure with ``count`` styled axes, at most four in a row; ``shape`` is the ratio of height to width of one."""
+def panels(count: int, *, shape: float, widest: float = 3.8, axes: AxesLike | None = None) -> tuple[Figure, list[Axes]]:
+    """A figure with ``count`` styled axes, at most four in a row; ``shape`` is the ratio of height to width of one.
+
+    Axes of the caller's own are styled and used in place of new ones.
+    """
+    if axes is not None:
+        return own_axes(axes, count)
     num_columns = columns(count)
     num_rows = math.ceil(count / num_columns)
     width = min(PAGE / num_columns, widest)
     figure = Figure(figsize=(num_columns * width, num_rows * width * shape + 0.3), layout="constrained")
-    axes = [figure.add_subplot(num_rows, num_columns, index + 1) for index in range(count)]
-    for panel in axes:
+    made = [figure.add_subplot(num_rows, num_columns, index + 1) for index in range(count)]
+    for panel in made:
         style(panel)
-    return figure, axes
+    return figure, made
+
+
+def own_axes(axes: AxesLike, count: int) -> tuple[Figure, list[Axes]]:
+    """The caller's axes, styled, and their figure; an :class:`InputError` if they are not ``count``."""
+    given: list[Axes] = [axes] if isinstance(axes, Axes) else list(np.asarray(axes, dtype=object).ravel())
+    if len(given) != count or not all(isinstance(panel, Axes) for panel in given):
+        raise InputError(f"This plot has {count} panels, but 'axes' holds {len(given)}.")
+    for panel in given:
+        style(panel)
+    figure = given[0].get_figure(root=True)
+    assert isinstance(figure, Figure)
+    return figure, given
 
 
 def columns(count: int) -> int:
@@ -84,15 +106,18 @@ def label(axes: Axes, *, x: str = "", y: str = "", title: str = "") -> None:
             set_text(short(text), fontsize=TEXT, color=TRUTH, parse_math=is_math(text))
 
 
-def legend_above(figure: Figure, axes: Axes) -> None:
-    """Add one legend for all panels, above them."""
+def legend_above(figure: Figure, axes: Axes, *, inside: bool = False) -> None:
+    """Add one legend for all panels: above them, or inside the given one where the figure is the caller's own."""
     handles, labels = axes.get_legend_handles_labels()
+    if inside:
+        axes.legend(handles, labels, frameon=False, fontsize=SMALL_TEXT)
+        return
     figure.legend(handles, labels, frameon=False, fontsize=SMALL_TEXT, loc="outside upper right", ncols=len(handles))
 
 
-def note_hidden(figure: Figure, shown: int, d: int) -> None:
-    """Note in the figure if not all parameters are shown."""
-    if shown < d:
+def note_hidden(figure: Figure, shown: int, d: int, *, own: bool = False) -> None:
+    """Note in the figure, unless it is the caller's own, if not all parameters are shown."""
+    if shown < d and not own:
         figure.supxlabel(f"the first {shown} of {d} parameters", fontsize=SMALL_TEXT, color=FRAME, style="italic")
 
 
