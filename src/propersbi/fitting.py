@@ -18,6 +18,7 @@ from propersbi.samplers import LatentCorrected, Mixture, Sampler, Standardized
 from propersbi.storage.files import write_json
 from propersbi.training.checkpoint import digest
 from propersbi.training.history import History, StopReason
+from propersbi.training.logging import Logger, prefixed
 from propersbi.training.loop import train
 from propersbi.training.objectives import Objective
 from propersbi.types import InputError
@@ -37,6 +38,7 @@ def train_posterior(
     seed: int = 0,
     device: str = "auto",
     progress: bool = True,
+    logger: Logger | None = None,
 ) -> Posterior:
     """Train by a complete recipe, the members of an ensemble one after the other; see :func:`fit`."""
     modules = modules or {}
@@ -53,6 +55,7 @@ def train_posterior(
             seed=seed + k,
             device=device,
             progress=progress,
+            logger=logger if len(starts) == 1 else prefixed(logger, f"member {k + 1}/"),
         )
         for k, member in enumerate(starts)
     ]
@@ -86,6 +89,7 @@ def _train_member(
     seed: int,
     device: str,
     progress: bool,
+    logger: Logger | None,
 ) -> tuple[Prepared, History, dict[str, Any]]:
     """One network: its sampler in the user's units and its batches, the history and facts about it."""
     identity = {"start": _digest_given(modules, start), "noise": noise_name(data.noise), **recipe.identity()}
@@ -101,6 +105,7 @@ def _train_member(
         identity={**identity, "data": prepared.digest},
         checkpoint=None if folder is None else folder / "checkpoint.ckpt",
         progress=progress,
+        logger=logger,
     )
     _warn(history)
     return prepared, history, _info(prepared, objective, history, seed)

@@ -57,6 +57,8 @@ def fit(
         **changes: Choices of the recipe to make otherwise, by name: fields of :class:`~propersbi.recipes.Recipe`
             (``rule``, ``draws``, ``refinement_steps``, ``network``, ``embedding``, ``support``, ``ensemble``, ...) or
             of :class:`~propersbi.training.config.TrainConfig` (``max_steps``, ``time_limit``, ``learning_rate``, ...).
+            And ``logger``: where to report loss, validation score and learning rate during training; any object with
+            ``log_metrics(metrics, step)``, or a function of the same. See :mod:`propersbi.training.logging`.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -65,6 +67,7 @@ def fit(
         >>> posterior.sample((3,), x=[0.5]).shape
         torch.Size([3, 1])
     """
+    logger = changes.pop("logger", None)
     columns = describe_columns(theta)
     theta, x = checked_pairs(theta, x)
     data = TrainingSet(theta, x, None if weight is None else checked_weight(weight, len(theta)), noise)
@@ -75,6 +78,7 @@ def fit(
     complete = choices.recipe() if base is None else base.change(**choices.changes)
     names = parameter_names if parameter_names is not None or start is None else start.parameter_names
     where: dict[str, Any] = {"folder": folder, "seed": seed, "device": device, "progress": progress}
+    where["logger"] = logger
     posterior = train_posterior(data, complete, choices.modules, start=start, parameter_names=names, **where)
     posterior.prior = prior
     return posterior

@@ -225,12 +225,12 @@ def test_examples_are_images_or_curves_depending_on_their_shape():
         (lambda axes: plots.recovery(*[normal(2, 50)] * 4, axes=axes), (1, 2)),
         (lambda axes: plots.losses({"train": {"step": [1, 2], "loss": [2.0, 1.0]}}, axes=axes), ()),
         (lambda axes: plots.fields(normal(60), truth=np.zeros(60), axes=axes), ()),
-        (lambda axes: plots.images(RNG.uniform(size=(3, 9, 9)), None, RNG.uniform(size=(5, 3, 9, 9)), axes=axes), (5, 3)),
+        (lambda axes: plots.images(np.eye(9)[None], None, RNG.uniform(size=(5, 1, 9, 9)), axes=axes), (5, 1)),
     ],
 )  # fmt: skip
 def test_plots_draw_in_axes_of_the_caller(draw, shape):
     figure = Figure()
-    axes = figure.subplots(*shape, squeeze=False) if shape and len(shape) == 2 else figure.subplots(*(1, *shape))
+    axes = figure.subplots(*shape, squeeze=False) if len(shape) == 2 else figure.subplots(*(1, *shape))
     before = len(figure.axes)
     assert draw(axes) is figure
     assert len(figure.axes) == before

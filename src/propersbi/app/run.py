@@ -18,7 +18,8 @@ from propersbi.types import InputError
 
 __all__ = ["Run", "run"]
 
-FIT_ARGUMENTS = ("recipe", "start", "weight", "noise", "parameter_names", "device")  # that are no choices of a recipe
+# Arguments of fit that are no choices of a recipe.
+FIT_ARGUMENTS = ("recipe", "start", "weight", "noise", "parameter_names", "device", "logger")
 
 
 def run(

@@ -36,6 +36,7 @@ from propersbi.simulation.priors import parameter_names as names_of
 from propersbi.simulation.store import check_whole
 from propersbi.storage.files import read_json, write_json
 from propersbi.storage.records import RoundRecord
+from propersbi.training.logging import prefixed
 from propersbi.types import Executor, InputError, Simulator
 
 __all__ = ["fit_sequential"]
@@ -82,8 +83,9 @@ def fit_sequential(
         workers: The number of processes that simulate.
         batched: Whether the simulator takes many parameters at once; found out unless given.
         progress: Whether to show progress bars on stderr.
-        **options: ``parameter_names`` and ``device`` as for :func:`~propersbi.inference.fit`; ``chunk_size``,
-            ``on_error``, ``max_failed``, ``timeout`` and ``force`` as for ``simulate``; choices of the recipe by name.
+        **options: ``parameter_names``, ``device`` and ``logger`` as for :func:`~propersbi.inference.fit`;
+            ``chunk_size``, ``on_error``, ``max_failed``, ``timeout`` and ``force`` as for ``simulate``; choices of the
+            recipe by name.
             Rounds before the last take three tenths of ``max_steps``; a ``time_limit`` is for each round.
 
     Examples:
@@ -138,6 +140,7 @@ class _Training:
     def __post_init__(self) -> None:
         self.device = self.options.pop("device", "auto")
         self.parameter_names = self.options.pop("parameter_names", None)
+        self.logger = self.options.pop("logger", None)
         if isinstance(self.correction, CorrectedLatent) and self.options.setdefault("refinement_steps", 1) != 1:
             steps = self.options["refinement_steps"]
             raise InputError(f"CorrectedLatent draws z of a one-pass generator: refinement_steps = 1, not {steps}.")
@@ -156,6 +159,7 @@ class _Training:
             seed=self.seed,
             device=self.device,
             progress=self.progress,
+            logger=prefixed(self.logger, f"round {number}/"),
         ).set_default_x(observation)
         posterior.prior = corrected.prior or done.prior
         _warn_left_out(posterior, corrected)

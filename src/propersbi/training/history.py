@@ -81,6 +81,14 @@ class History:
         for name, value in measures.items():
             self.measures.setdefault(name, []).append(value)
 
+    def last_metrics(self) -> dict[str, float]:
+        """The numbers of the latest validation, for a logger; none before the first one."""
+        if not self.validation["score"]:
+            return {}
+        latest = {"training loss": self.train["loss"][-1], "validation score": self.validation["score"][-1]}
+        latest["learning rate"] = self.learning_rate["value"][-1]
+        return latest | {name: values[-1] for name, values in self.measures.items()}
+
     @property
     def lowest_score(self) -> float | None:
         """The lowest validation score."""

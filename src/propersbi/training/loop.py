@@ -25,6 +25,7 @@ from propersbi.training.averages import load, mix, swapped, tensors
 from propersbi.training.checkpoint import check_identity, config_identity, digest, read_checkpoint, write_checkpoint
 from propersbi.training.config import TrainConfig
 from propersbi.training.history import History, StopReason
+from propersbi.training.logging import LogFunction, Logger, log_function
 from propersbi.training.memory import keep_freed_memory
 from propersbi.training.objectives import Objective
 from propersbi.training.stopping import MaxSteps, Stopping, TimeLimit, first_reason
@@ -55,6 +56,7 @@ def train(
     identity: Mapping[str, Any] | None = None,
     checkpoint: str | Path | None = None,
     progress: bool = True,
+    logger: Logger | None = None,
 ) -> History:
     """Train the networks of ``objective`` in place; they end as the best average of their weights.
 
@@ -68,7 +70,9 @@ def train(
         identity: What else a checkpoint must agree with to be continued, as plain data.
         checkpoint: A file to continue from, if it is there, and to write to.
         progress: Whether to show a bar with loss, score and time left on stderr.
+        logger: Where to report every validation: see :mod:`propersbi.training.logging`.
     """
+    log = log_function(logger)
     keep_freed_memory()
     fabric = _fabric(config, device)
     with _threads(config.threads), seeded(seed):
@@ -76,7 +80,8 @@ def train(
         own |= {"batch_size": len(batches[0]), **(identity or {})}
         run = _Run(objective, config, seed, fabric, own)
         run.resume(Path(checkpoint) if checkpoint else None)
-        return run.loop(batches, validation.to(fabric.device), progress and fabric.is_global_zero)
+        first = fabric.is_global_zero
+        return run.loop(batches, validation.to(fabric.device), progress and first, log if first else log_function(None))
 
 
 class _Run:
@@ -109,7 +114,7 @@ class _Run:
             weight_decay=config.weight_decay,
         )
 
-    def loop(self, batches: BatchSource, validation: Batch, progress: bool) -> History:
+    def loop(self, batches: BatchSource, validation: Batch, progress: bool, log: LogFunction) -> History:
         history, config = self.history, self.config
         started, saved = time.monotonic() - history.seconds, time.monotonic()
         bar = progress_bar(config.max_steps, "training", "step", show=progress, done=history.steps)
@@ -125,6 +130,7 @@ class _Run:
                 history.seconds = self.fabric.broadcast(time.monotonic() - started)
                 self.validate(validation, float(np.mean(losses)))
                 losses.clear()
+                log(history.last_metrics(), history.steps)
                 bar.set_postfix_str(history.last_line())
                 history.stopped = self.reason()
                 if time.monotonic() - saved > config.checkpoint_every:
