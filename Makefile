@@ -41,7 +41,7 @@ check: .venv/.ok
 
 peers: .venv/.ok
 	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e ".[dev,peers]"
-	$(BIN)/python -m pytest -q tests/peers -o norecursedirs=
+	$(BIN)/python -m pytest -q tests/peers -o "norecursedirs=.*"
 
 # ArviZ 0.x, and the plots of ArviZ 1 (which need matplotlib 3.10), lie beside the environment and not in it.
 BESIDE := $(BIN)/python -m pip install --quiet --upgrade --no-deps --target

@@ -14,10 +14,11 @@ import numpy as np
 
 from propersbi.types import Array, InputError, Simulator
 
-__all__ = ["Noise", "Problem", "ReferenceSampler", "Settings"]
+__all__ = ["ENOUGH_PAIRS", "Noise", "Problem", "ReferenceSampler", "Settings"]
 
 ReferenceSampler = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]
 SHARE, FEWEST, MOST = 10, 50, 1000  # test pairs: a tenth of the simulations, within these limits
+ENOUGH_PAIRS = 300  # test pairs: fewer let errors pass that matter
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Settings:
 
     Arguments:
         simulations: Pairs to train on.
-        test: Pairs to test with; by default a tenth of the simulations, from 50 to 1000.
+        test: Pairs to test with; by default a tenth of the simulations, from 300 to 1000.
         num_samples: Posterior draws for each test pair.
         reference_samples: Draws of the reference posterior, where there is one; 0 leaves the comparison out.
         half_precision: Whether to store data in half precision.
@@ -51,7 +52,7 @@ class Settings:
         max_failed: The share of failed simulations that ends a run, as for :func:`propersbi.simulate`.
 
     >>> Settings(simulations=300).test_pairs(300), Settings(test=20).test_pairs(300)
-    (50, 20)
+    (300, 20)
     """
 
     simulations: int = 10_000
@@ -65,7 +66,11 @@ class Settings:
 
     def test_pairs(self, simulations: int) -> int:
         """How many test pairs go with so many simulations."""
-        return min(MOST, max(FEWEST, simulations // SHARE)) if self.test is None else self.test
+        return max(ENOUGH_PAIRS, self.few_test_pairs(simulations)) if self.test is None else self.test
+
+    def few_test_pairs(self, simulations: int) -> int:
+        """A tenth of the simulations, within limits: what a slow simulator has to do with."""
+        return min(MOST, max(FEWEST, simulations // SHARE))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

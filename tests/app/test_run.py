@@ -40,7 +40,7 @@ def problem(**options):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    return ps.run(problem(x_o=[0.3, 0.7]), folder=folder / "r", simulations=300, seed=3, **TINY)
+    return ps.run(problem(x_o=[0.3, 0.7]), folder=folder / "r", simulations=300, test=50, seed=3, **TINY)
 
 
 def modified(folder):
@@ -73,7 +73,7 @@ def test_the_record_is_typed(finished):
 def test_calling_again_continues(finished):
     before = {path: stamp for path, stamp in modified(finished.folder).items() if path.parent.name != "posterior"}
     weights = (finished.folder / "posterior" / "weights.safetensors").read_bytes()
-    again = ps.run(problem(x_o=[0.3, 0.7]), folder=finished.folder, simulations=300, seed=3, **TINY)
+    again = ps.run(problem(x_o=[0.3, 0.7]), folder=finished.folder, simulations=300, test=50, seed=3, **TINY)
     assert {path: stamp for path, stamp in modified(again.folder).items() if path in before} == before
     assert (again.folder / "posterior" / "weights.safetensors").read_bytes() == weights
     opened = Run.open(finished.folder)

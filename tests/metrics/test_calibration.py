@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import poisson as poisson_law
 
 from propersbi.metrics import calibration
 from propersbi.types import InputError
@@ -35,6 +36,28 @@ def test_ties_keep_ranks_uniform():
     assert calibration.sbc_p_values(ranks, 19) > 0.01
     assert calibration.sbc_p_values((samples < theta).sum(0), 19) < 1e-6
     assert np.array_equal(ranks, calibration.sbc_ranks(samples, theta))
+
+
+def poisson(m=99, n=2000, seed=0, sharp=1.0):
+    """theta ~ Poisson(2), x ~ Poisson(theta + 1); exact draws from the table of the posterior, too sharp on request."""
+    rng = np.random.default_rng(seed)
+    k = np.arange(30)
+    theta = rng.poisson(2.0, n)
+    x = rng.poisson(theta + 1)
+    log = poisson_law.logpmf(k, 2.0) + poisson_law.logpmf(x[:, None], k + 1)
+    weight = np.exp(sharp * (log - log.max(1, keepdims=True)))
+    cdf = weight.cumsum(1) / weight.sum(1, keepdims=True)
+    return (rng.random((m, n, 1)) > cdf).sum(-1).astype(float), theta.astype(float)
+
+
+def test_ranks_of_an_exact_discrete_posterior_are_uniform_and_of_a_wrong_one_are_not():
+    for seed in range(3):
+        samples, theta = poisson(seed=seed)
+        assert calibration.sbc_p_values(calibration.sbc_ranks(samples, theta, seed=seed), 99) > 0.01
+        ranks = calibration.tarp_ranks(samples[..., None], theta[:, None], np.roll(theta, 1)[:, None], seed=seed)
+        assert calibration.sbc_p_values(ranks, 99) > 0.01
+    samples, theta = poisson(sharp=3.0)
+    assert calibration.sbc_p_values(calibration.sbc_ranks(samples, theta), 99) < 1e-4
 
 
 def test_exact_draws_pass_and_wrong_ones_fail():

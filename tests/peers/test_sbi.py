@@ -58,3 +58,40 @@ def test_lc2st(fitted):
     test = LC2ST(theta, x, draws, classifier="mlp", num_folds=1, num_trials_null=2)
     test.train_on_observed_data()
     assert test.get_statistic_on_observed_data(posterior.sample((100,), x=x[0]), x[0]) >= 0
+
+
+def _priors():
+    from sbi.utils import BoxUniform, MultipleIndependent, process_prior
+    from torch.distributions import Exponential, Gamma, MultivariateNormal, Uniform
+
+    class Own:
+        def sample(self, sample_shape=()):
+            return torch.rand(*sample_shape, 2)
+
+        def log_prob(self, values):
+            return torch.zeros(len(values))
+
+    zero, one = torch.zeros(1), torch.ones(1)
+    box = BoxUniform(torch.zeros(2), torch.tensor([1.0, 2.0]))
+    normal = MultivariateNormal(torch.zeros(2), torch.eye(2))
+    ends = {"lower_bound": torch.zeros(2), "upper_bound": torch.ones(2)}
+    return {
+        "box": (box, [0, 0], [1, 2]),
+        "one": (BoxUniform(zero, one), [0], [1]),
+        "list": (process_prior([Uniform(zero, one), Exponential(one)])[0], [0, 0], [1, np.inf]),
+        "mixed": (MultipleIndependent([Gamma(one, one), normal]), [0, -np.inf, -np.inf], [np.inf] * 3),
+        "own": (process_prior(Own(), ends)[0], [0, 0], [1, 1]),
+    }
+
+
+@pytest.mark.parametrize("name", ["box", "one", "list", "mixed", "own"])
+def test_priors_of_sbi_are_drawn_from_and_their_bounds_known(name):
+    prior, lower, upper = _priors()[name]
+    sims = ps.simulate(prior, lambda theta: theta + torch.randn_like(theta), 200, progress=False)
+    assert sims.theta.shape == (200, len(lower))
+    posterior = ps.fit(sims.theta, sims.x, prior=prior, max_steps=2, refinement_steps=1, progress=False)
+    low, high = (np.broadcast_to(end, len(lower)) for end in posterior.box.ends())
+    np.testing.assert_allclose(low, lower, atol=1e-6)
+    np.testing.assert_allclose(high, upper, atol=1e-6)
+    draws = posterior.sample(1000, x=10 * np.ones(len(lower)), show_progress_bars=False).numpy()
+    assert ((draws >= lower) & (draws <= upper)).all()

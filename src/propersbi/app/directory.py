@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from torch import nn
 from propersbi import __version__
 from propersbi.app.facts import checksum, digest, machine, now, training_record, versions
 from propersbi.app.observed import Observation
+from propersbi.app.testing import simulate_test_pairs
 from propersbi.diagnostics import Diagnostics, diagnose
 from propersbi.inference import fit
 from propersbi.posterior import Posterior
@@ -148,13 +151,13 @@ class Run:
         """
         problem, started = self._problem(), time.monotonic()
         n = problem.settings.simulations if n is None else n
-        test = problem.settings.test_pairs(n) if test is None else test
         work: dict[str, Any] = {"path": self.folder / "simulations", "seed": seed, "workers": workers}
         work |= {"half": problem.settings.half_precision, "progress": progress}
         work |= {"parameter_names": problem.parameter_names, **problem.simulation_options(), **options}
         pairs = simulate(problem.prior, problem.training_simulator, n, group="train", **work)
         test_prior = problem.prior if problem.test_prior is None else problem.test_prior
-        fresh = simulate(test_prior, problem.checked_simulator, test, group="test", **work)
+        simulate_test = partial(simulate, test_prior, problem.checked_simulator, group="test", **work)
+        fresh, test = self._test_pairs(simulate_test, n, test, progress)
         before = self.record.simulations
         seconds = time.monotonic() - started + ((before and before.seconds) or 0.0)
         invalid, failures = pairs.invalid + fresh.invalid, Failures.join([pairs.failures, fresh.failures])
@@ -188,7 +191,6 @@ class Run:
         """
         problem = self._problem()
         n = problem.settings.simulations if n is None else n
-        test = problem.settings.test_pairs(n) if test is None else test
         work: dict[str, Any] = {"seed": seed, "workers": workers, "progress": progress, **problem.simulation_options()}
         work |= {name: changes.pop(name) for name in SIMULATION_OPTIONS if name in changes}
         options = {"parameter_names": parameter_names(problem.prior), **self._own_choices(seed), **changes}
@@ -201,7 +203,8 @@ class Run:
         )
         posterior = self._with_data_names(posterior)
         work |= {"path": self.folder / "simulations", "parameter_names": posterior.parameter_names}
-        fresh = simulate(posterior.prior, simulator, test, group="test", **work)
+        simulate_test = partial(simulate, posterior.prior, simulator, group="test", **work)
+        fresh, test = self._test_pairs(simulate_test, n, test, progress)
         done, store = read_rounds(self.folder), Store.open(self.folder / "simulations")
         rounds = done.rounds if done else ()
         invalid = fresh.invalid + sum(part.invalid for part in rounds)
@@ -251,6 +254,12 @@ class Run:
         checks.save(self.folder)
         self._note(diagnosis=asked, observation=ObservationRecord(observation.source) if observation else None)
         return checks
+
+    def _test_pairs(
+        self, simulate_test: Callable[[int], Simulations], n: int, asked: int | None, progress: bool
+    ) -> tuple[Simulations, int]:
+        settings, before = self._problem().settings, self.record.simulations
+        return simulate_test_pairs(simulate_test, settings, n, asked, before=before, progress=progress)
 
     def _problem(self) -> Problem:
         if self.problem is None:

@@ -61,7 +61,7 @@ Count = Annotated[
     int | None,
     typer.Option("--simulations", "-n", help="Simulations to train on; 10000, unless a task says otherwise."),
 ]
-Test = Annotated[int | None, typer.Option(help="Fresh simulations to test with; by default a tenth, 50 to 1000.")]
+Test = Annotated[int | None, typer.Option(help="Fresh simulations to test with; by default a tenth, 300 to 1000.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
 ObservationSource = Annotated[
     str | None,

@@ -17,7 +17,7 @@ from propersbi.diagnostics.inputs import checked_test_pairs, parameter_rows, to_
 from propersbi.diagnostics.measure import prior_scores, scale_of
 from propersbi.metrics import calibration_error, crps, energy_score
 from propersbi.observations import observations
-from propersbi.posterior import checked_names
+from propersbi.posterior import Posterior, checked_names
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import stream
 from propersbi.types import InputError
@@ -180,7 +180,7 @@ def _check(samplers: Mapping[str, Any], num_samples: int, level: float) -> None:
 def _samples(name: str, sampler: Any, x: torch.Tensor, m: int, event: tuple[int, ...], seed: int) -> np.ndarray:
     """Draws ``(m, n, *event)`` of anything that can be sampled, checked."""
     with stream(seed, 1), torch.no_grad():
-        rows = x.to(torch.float32)
+        rows = x if isinstance(sampler, Posterior) else x.to(torch.float32)
         if hasattr(sampler, "sample_batched"):
             given = sampler.sample_batched((m,), x=rows, show_progress_bars=False)
         elif hasattr(sampler, "sample"):

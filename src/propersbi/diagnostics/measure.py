@@ -22,6 +22,7 @@ from propersbi.metrics.calibration import sbc_p_values, sbc_ranks, tarp_ranks
 from propersbi.observations import observations, one_observation
 from propersbi.posterior import Posterior, checked_names
 from propersbi.simulation.priors import draw
+from propersbi.simulation.results import stored
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import stream
 from propersbi.types import Array, InputError, Rows, Simulator
@@ -39,6 +40,7 @@ EXAMPLES, EXAMPLE_SAMPLES = 8, 50  # test pairs of a field that are kept whole, 
 MAX_CLASSIFIED = 100  # parameters for the classifier: its network grows with their square
 PRIOR_ROWS = 1000  # true parameters compared with the prior at once
 LEVELS = np.linspace(0, 1, 51)
+TABLES = ("mean", "lower", "upper", "theta")  # that are kept for each test pair
 
 Block = tuple[np.ndarray, slice, np.random.Generator]
 
@@ -180,7 +182,8 @@ def _draw(posterior: Any, x: torch.Tensor, m: int, event: tuple[int, ...], *plac
     """``(m, c, *event)``, checked; each block has its own random numbers."""
     with stream(*place), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UnlikeSimulations)  # diagnose itself warns of the observation
-        draws = posterior.sample_batched((m,), x=x.to(torch.float32), show_progress_bars=False)
+        rows = x if isinstance(posterior, Posterior) else x.to(torch.float32)
+        draws = posterior.sample_batched((m,), x=rows, show_progress_bars=False)
     draws = to_numpy(draws)
     if draws.ndim == 2 and event == (1,):
         draws = draws[..., None]
@@ -206,7 +209,7 @@ def _measure(
         "crps": crps(draws, theta),
         "energy": energy_score(draws[:SCORE_SAMPLES] / sd, theta / sd),
         "prior_energy": prior_scores(prior / sd, theta / sd),
-        "tarp": tarp_ranks(draws, theta, points),
+        "tarp": tarp_ranks(draws, theta, points, seed=int(rng.integers(2**31))),
     }
 
 
@@ -255,8 +258,8 @@ def _summarise(
         "tarp": np.abs(tarp - LEVELS).max(),
     }
     shown = _shown(theta)
-    tables = {name: rows[name][:, shown].astype(np.float32) for name in ("mean", "lower", "upper")}
-    tables |= {"ranks": ranks[:, shown].astype(np.int32), "theta": theta[:, shown].astype(np.float32)}
+    tables = {name: stored(values[:, shown]) for name, values in {**rows, "theta": theta}.items() if name in TABLES}
+    tables |= {"ranks": ranks[:, shown].astype(np.int32)}
     curves = {"levels": LEVELS, "coverage": coverage[:, shown], "tarp_levels": LEVELS, "tarp": tarp}
     return parameters, {key: float(value) for key, value in scores.items()}, {"shown": shown, **tables, **curves}
 

@@ -24,9 +24,10 @@ import numpy as np
 
 from propersbi.diagnostics.convergence import Convergence
 from propersbi.metrics.calibration import coverage_band, ecdf_band
+from propersbi.problem import ENOUGH_PAIRS
 from propersbi.typicality import UNLIKE, Typicality
 
-__all__ = ["ENOUGH_PAIRS", "EXIT_CODES", "FIELD_SIZE", "Measured", "Verdict", "curve_band", "judge", "overall"]
+__all__ = ["EXIT_CODES", "FIELD_SIZE", "Measured", "Verdict", "curve_band", "judge", "overall"]
 
 EXIT_CODES = {"good": 0, "fair": 3, "poor": 4}
 """How a program ends that was asked for a verdict: taken at face value, usable with care, not to be trusted."""
@@ -34,7 +35,6 @@ EXIT_CODES = {"good": 0, "fair": 3, "poor": 4}
 ALPHA = 0.01  # how often an exact posterior may fail a check
 MARGIN = 0.05  # a deviation in probability that one can live with
 FIELD_SIZE = 40  # parameters above which they are taken for the points of a field
-ENOUGH_PAIRS = 300  # test pairs: fewer let errors pass that matter
 OUTSIDE = 0.01  # share of draws outside the prior that one can live with
 FAR = 0.001  # p-values of the observation below it are poor
 CURVE_POINTS = 50  # levels of the coverage curves, above 0

@@ -189,11 +189,12 @@ def tarp(
     return _ecdf(_relative(tarp_ranks(samples, theta, theta[others]), m), alphas)
 
 
-def tarp_ranks(samples: Array, theta: Array, points: Array) -> np.ndarray:
+def tarp_ranks(samples: Array, theta: Array, points: Array, *, seed: int = 0) -> np.ndarray:
     """The number of draws that are closer to the point of their row than the parameter is, ``(n,)``.
 
     Distances are in units of the standard deviations of the draws. Neither points nor units may depend on the parameter
-    of the row: in high dimension even units from the range of all parameters would make exact posteriors fail.
+    of the row: in high dimension even units from the range of all parameters would make exact posteriors fail. Ties are
+    broken at random, with ``seed``.
 
     >>> tarp_ranks(np.array([[[0.0]], [[1.0]], [[5.0]]]), np.array([[2.0]]), np.array([[0.0]]))
     array([2])
@@ -204,7 +205,7 @@ def tarp_ranks(samples: Array, theta: Array, points: Array) -> np.ndarray:
     unit = np.where(unit > 0, unit, 1)
     to_draws = np.linalg.norm((samples - points).reshape(m, n, -1) / unit, axis=-1)
     to_theta = np.linalg.norm((theta - points).reshape(n, -1) / unit, axis=-1)
-    return sbc_ranks(to_draws, to_theta)
+    return sbc_ranks(to_draws, to_theta, seed=seed)
 
 
 def _relative(ranks: np.ndarray, num_samples: int) -> np.ndarray:

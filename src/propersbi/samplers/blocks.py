@@ -85,9 +85,11 @@ class Blocks(Support):
         """The coordinates of each part."""
         return torch.cat(self._each(lambda part, values: part.to_real(values), theta, self.sizes), -1)
 
-    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch k"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """Each part by its own coordinates."""
-        return torch.cat(self._each(lambda part, values: part.from_real(values), real, self._counts()), -1)
+        return torch.cat(self._each(lambda part, values: part.from_real(values, dtype), real, self._counts()), -1)
 
     def log_volume(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
         """The product of the volumes."""

@@ -101,21 +101,23 @@ class Support(ABC):
         """The coordinates of parameters; of whole numbers with random noise added."""
 
     @abstractmethod
-    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
-        """The point of the set with these coordinates; single precision out."""
+    def from_real(
+        self, real: Float[Tensor, "*batch k"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
+        """The point of the set with these coordinates, rounded to ``dtype``."""
 
     def log_volume(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
         r"""The logarithm of :math:`|\det \partial \theta / \partial u|`, zero by default."""
         return torch.zeros_like(real[..., 0])
 
-    def __call__(self, theta: Tensor) -> Tensor:
+    def __call__(self, theta: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Bring parameters into the set: the identity inside."""
-        return self.from_real(self.to_real(theta.double()))
+        return self.from_real(self.to_real(theta.double()), dtype)
 
     def outside(self, theta: Float[Tensor, "n d"]) -> Bool[Tensor, " n"]:
         """Which rows lie clearly outside the set, and not just by rounding."""
         scale = torch.maximum(theta.std(0, correction=0), 0.01 * theta.abs().amax(0))
-        return ~((self(theta) - theta).abs() <= ROUNDING * torch.where(scale > 0, scale, 1.0)).all(1)
+        return ~((self(theta, torch.float64) - theta).abs() <= ROUNDING * torch.where(scale > 0, scale, 1.0)).all(1)
 
     def with_point_masses(self, theta: Tensor) -> Support:  # noqa: ARG002
         """The same set, with point masses at its bounds where the given parameters have any; only a box may have."""
@@ -162,22 +164,23 @@ class Box(Support):
         """Whether there is any bound at all."""
         return bool(np.isfinite(self._ends(-math.inf)).any() or np.isfinite(self._ends(math.inf)).any())
 
-    def __call__(self, theta: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        """Fold ``theta`` ``(..., *event)`` into the box; single precision out, rounded inwards."""
+    def __call__(self, theta: Float[Tensor, "*batch"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "*batch"]:
+        """Fold ``theta`` ``(..., *event)`` into the box, rounded inwards to ``dtype``."""
         if not self.bounded:
-            return theta.float()
+            return theta.to(dtype)
         low, high = (self._tensor(end, theta) for end in (-math.inf, math.inf))
         if self.point_masses is not None:
             onto_low = torch.where(theta < low + self.point_masses, low, theta)
-            return torch.where(theta > high - self.point_masses, high, onto_low).float().clamp(*_rounded(low, high))
+            folded = torch.where(theta > high - self.point_masses, high, onto_low)
+            return folded.to(dtype).clamp(*_rounded(low, high, dtype))
         width = high - low
         position = torch.where(low.isfinite(), theta - low, high - theta)
         turn = torch.where(width.isfinite(), 2 * width, 1.0)
         folded = torch.where(width.isfinite(), position.remainder(turn), position.abs())
         folded = torch.where(width.isfinite(), torch.minimum(folded, turn - folded), folded)
         inside = torch.where(low.isfinite(), low + folded, high - folded)
-        inside = torch.where(low.isfinite() | high.isfinite(), inside, theta).float()
-        return inside.clamp(*_rounded(low, high))
+        inside = torch.where(low.isfinite() | high.isfinite(), inside, theta).to(dtype)
+        return inside.clamp(*_rounded(low, high, dtype))
 
     def with_point_masses(self, theta: Tensor) -> Box:
         """The same box, with point masses if more than one in a hundred of the given numbers lie on its bounds.
@@ -233,7 +236,9 @@ class Box(Support):
         """The parameters themselves."""
         return theta
 
-    def from_real(self, real: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch d"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """Folded into the box."""
         return self(real)
 
@@ -255,14 +260,14 @@ class Box(Support):
         raise InputError(f"{len(ends)} bounds do not fit parameters of shape {tuple(theta.shape)}.")
 
 
-def _rounded(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Bounds in single precision, rounded inwards."""
-    return _inwards(low, math.inf), _inwards(high, -math.inf)
+def _rounded(low: Tensor, high: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Bounds rounded inwards."""
+    return _inwards(low, math.inf, dtype), _inwards(high, -math.inf, dtype)
 
 
-def _inwards(bound: Tensor, direction: float) -> Tensor:
-    """The single-precision number next to ``bound`` that does not lie beyond it, seen towards ``direction``."""
-    rounded = bound.float()
+def _inwards(bound: Tensor, direction: float, dtype: torch.dtype) -> Tensor:
+    """The number next to ``bound`` that does not lie beyond it, seen towards ``direction``."""
+    rounded = bound.to(dtype)
     beyond = rounded.double() < bound if direction > 0 else rounded.double() > bound
     return torch.where(beyond, torch.nextafter(rounded, torch.full_like(rounded, direction)), rounded)
 
@@ -271,7 +276,7 @@ def inside_of(end: Any, direction: float) -> Any:
     """The next number inside: densities may be zero or infinite at the very end, even where it is included."""
     if end is None:
         return None
-    value = torch.as_tensor(end, dtype=torch.float32)
+    value = torch.as_tensor(end, dtype=torch.float64)
     inside = torch.nextafter(value, torch.full_like(value, direction))
     tiny = torch.finfo(torch.float32).tiny  # the number next to 0 would be flushed back to it
     return torch.where(value.isinf(), value, torch.where(value == 0, math.copysign(tiny, direction), inside))

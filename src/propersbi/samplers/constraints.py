@@ -111,11 +111,13 @@ class Simplex(Shaped):
         left = 1 - theta.cumsum(-1) + theta
         return (theta / left.clamp_min(TINY))[..., :-1].clamp(0, 1)
 
-    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch k"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """Break the stick."""
-        share = self.reals(real).double()
+        share = self.reals(real, dtype).double()
         left = torch.nn.functional.pad((1 - share).cumprod(-1), (1, 0), value=1.0)
-        return (torch.nn.functional.pad(share, (0, 1), value=1.0) * left).float().clamp_min(TINY)
+        return (torch.nn.functional.pad(share, (0, 1), value=1.0) * left).to(dtype).clamp_min(TINY)
 
     def log_volume(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
         """The product of what is left at each break."""
@@ -176,13 +178,15 @@ class Ordered(Shaped):
         rising = theta if self.upper is None else -theta.flip(-1)
         return torch.cat([rising[..., :1], rising.diff(dim=-1)], -1)
 
-    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch k"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """Add the differences up."""
         if self.lower is not None and self.upper is not None:
-            gaps = Simplex(self.size + 1).from_real(real).double()[..., :-1]
-            return self.box(self.lower + (self.upper - self.lower) * gaps.cumsum(-1))
-        rising = self.reals(real).double().cumsum(-1)
-        return (rising if self.upper is None else -rising.flip(-1)).float()
+            gaps = Simplex(self.size + 1).from_real(real, dtype).double()[..., :-1]
+            return self.box(self.lower + (self.upper - self.lower) * gaps.cumsum(-1), dtype)
+        rising = self.reals(real, dtype).double().cumsum(-1)
+        return (rising if self.upper is None else -rising.flip(-1)).to(dtype)
 
     def log_volume(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
         """That of the shares; sums have none."""
@@ -232,9 +236,11 @@ class Bijection(Shaped):
         """By the inverse map."""
         return self.map.inv(theta.unflatten(-1, self.shape)).flatten(theta.ndim - 1)
 
-    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch k"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """By the map."""
-        return self.map(self._unflattened(real)).flatten(real.ndim - 1).float()
+        return self.map(self._unflattened(real)).flatten(real.ndim - 1).to(dtype)
 
     def log_volume(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
         """That of the map."""

@@ -90,17 +90,19 @@ class Integers(Support):
         whole = torch.as_tensor(self._mask(theta.shape[-1]), device=theta.device)
         return torch.where(whole, theta.round() + torch.rand_like(theta), theta)
 
-    def from_real(self, real: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch d"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """Round down."""
         dim = real.shape[-1]
-        inside = self._noisy(dim)(real)
+        inside = self._noisy(dim)(real, dtype)
         whole, low, high = (torch.as_tensor(v, device=real.device) for v in (self._mask(dim), *self._ends(dim)))
-        return torch.where(whole, inside.floor().clamp(low.float(), high.float()), inside)
+        return torch.where(whole, inside.floor().clamp(low.to(dtype), high.to(dtype)), inside)
 
     def outside(self, theta: Float[Tensor, "n d"]) -> Bool[Tensor, " n"]:
         """Rows beyond the bounds, or with a number that should be whole and is not."""
         whole = torch.as_tensor(self._mask(theta.shape[1]), device=theta.device)
-        apart = torch.where(whole, (self(theta) - theta).abs(), 0.0) > WHOLE
+        apart = torch.where(whole, (self(theta, torch.float64) - theta).abs(), 0.0) > WHOLE
         return apart.any(1) | self._noisy(theta.shape[1]).outside(theta)
 
     def _mask(self, dim: int) -> np.ndarray:
@@ -169,10 +171,12 @@ class Categories(Shaped):
         hot = one_hot(index, self.categories).to(theta)
         return hot + torch.rand_like(hot)
 
-    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch k"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """The largest entry."""
         index = self.reals(real).argmax(-1)
-        return (one_hot(index, self.categories) if self.one_hot else index.unsqueeze(-1)).float()
+        return (one_hot(index, self.categories) if self.one_hot else index.unsqueeze(-1)).to(dtype)
 
 
 @dataclass(frozen=True)
@@ -226,9 +230,11 @@ class Counts(Shaped):
         counts = theta[..., :-1].round()
         return counts + torch.rand_like(counts)
 
-    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch k"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """Round down; no count is larger than what those before have left."""
-        so_far = self.reals(real).floor().cumsum(-1).clamp_max(self.total)
+        so_far = self.reals(real, dtype).floor().cumsum(-1).clamp_max(self.total)
         ends = torch.nn.functional.pad(so_far, (1, 0)), torch.full_like(so_far[..., :1], self.total)
         return torch.cat(ends, -1).diff(dim=-1)
 

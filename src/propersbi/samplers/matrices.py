@@ -72,14 +72,16 @@ class PositiveDefinite(Shaped):
         rows, columns = torch.tril_indices(self.size, self.size)
         return factor[..., rows, columns]
 
-    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch k"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """The matrix with this factor."""
-        factor = _lower(self.reals(real).double(), self.size, 0)
+        factor = _lower(self.reals(real, dtype).double(), self.size, 0)
         if not self.cholesky:
             least = FLATTEST * math.sqrt(self.size) * factor.norm(dim=-1)
             factor = factor.tril(-1) + torch.maximum(factor.diagonal(dim1=-2, dim2=-1), least).diag_embed()
             factor = _square(factor)
-        return factor.float().flatten(-2)
+        return factor.to(dtype).flatten(-2)
 
     def log_volume(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
         r"""For matrices :math:`2^p \prod_i L_{ii}^{p - i + 1}`."""
@@ -137,16 +139,18 @@ class Correlation(Shaped):
         rows, columns = torch.tril_indices(self.size, self.size, offset=-1)
         return (factor / left)[..., rows, columns].clamp(-1, 1)
 
-    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch k"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """The matrix with these partial correlations."""
-        partial = _lower(self.reals(real).double(), self.size, -1)
+        partial = _lower(self.reals(real, dtype).double(), self.size, -1)
         factor = _unit_diagonal(partial) * self._left(partial).sqrt()
         if not self.cholesky:
             least = torch.full_like(factor[..., 0], FLATTEST * math.sqrt(self.size))
             factor = factor.tril(-1) + torch.maximum(factor.diagonal(dim1=-2, dim2=-1), least).diag_embed()
             factor = _square(factor / factor.norm(dim=-1, keepdim=True))
             factor = _unit_diagonal(factor)
-        return factor.float().flatten(-2)
+        return factor.to(dtype).flatten(-2)
 
     def log_volume(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
         r"""For factors :math:`\prod_{i>j} (1 - \sum_{k<j} L_{ik}^2)^{1/2}`, for matrices times

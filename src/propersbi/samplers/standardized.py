@@ -28,6 +28,8 @@ from propersbi.types import InputError
 
 __all__ = ["Standardize", "Standardized", "acceptance_of"]
 
+SINGLE_DIGITS = 2.0**-24  # the relative rounding error of single precision
+PRECISION = 1e-4  # of the scale of a parameter that rounding may change: a posterior may be a hundred times narrower
 LOW_ACCEPTANCE = 0.2  # share of draws inside a support that is known by a function below which the user is warned
 
 
@@ -143,6 +145,15 @@ class Standardized(Wrapper):
         return has_density(self.sampler) and self.domain.smooth
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The type of draws: single precision, or double where single precision would lose digits of the parameters."""
+        center, scale = self.theta_units.center.abs(), self.theta_units.scale
+        lost = SINGLE_DIGITS * center > PRECISION * scale
+        if not self.domain.smooth:  # whole numbers are exact up to 1 / SINGLE_DIGITS
+            lost |= SINGLE_DIGITS * (center + 10 * scale) > 1
+        return torch.float64 if lost.any() else torch.float32
+
+    @property
     def acceptance(self) -> float | None:
         """The share of all draws so far that lay inside a support that is known by a function; the rest was redrawn."""
         return self.accepted / self.tried if self.tried else None
@@ -174,7 +185,7 @@ class Standardized(Wrapper):
     def sample(
         self, m: int, x: Float[Tensor, "n *x"], *, refinement_steps: int | None = None
     ) -> Float[Tensor, "m n *theta"]:
-        """``m`` draws for each row of ``x``, single precision."""
+        """``m`` draws for each row of ``x``, in the precision that :attr:`dtype` says."""
         units = self.x_units(x)
 
         def draw(k: int, rows: Tensor | slice) -> Tensor:
@@ -206,8 +217,8 @@ class Standardized(Wrapper):
         """Draws of the wrapped sampler in the user's units and inside the support."""
         real = self.theta_units.inverse(units)
         if self.support is None:
-            return self.box(real)
-        flat = self.support.from_real(real.flatten(real.ndim - len(self.sampler.theta_shape)))
+            return self.box(real, self.dtype)
+        flat = self.support.from_real(real.flatten(real.ndim - len(self.sampler.theta_shape)), self.dtype)
         return flat.unflatten(-1, self.theta_shape)
 
     def log_prob(self, theta: Float[Tensor, "*m n _"], x: Float[Tensor, "n *x"]) -> Float[Tensor, "*m n"]:
@@ -233,7 +244,7 @@ class Standardized(Wrapper):
 
     def _check_inside(self, theta: Tensor) -> None:
         # Parameters on a bound may have been rounded beyond it: only what lies clearly outside is a mistake.
-        outside = ((self.box(theta) - theta).abs() / self.theta_units.scale > 1e-5).flatten(1).any(1)
+        outside = ((self.box(theta, torch.float64) - theta).abs() / self.theta_units.scale > 1e-5).flatten(1).any(1)
         self._refuse(theta, outside)
 
     def _check_support(self, theta: Tensor) -> None:

@@ -96,9 +96,11 @@ class Subset(Support):
         """Likewise."""
         return self.within.to_real(theta)
 
-    def from_real(self, real: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch d"]:
+    def from_real(
+        self, real: Float[Tensor, "*batch k"], dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "*batch d"]:
         """Likewise; whether the function holds is not asked."""
-        return self.within.from_real(real)
+        return self.within.from_real(real, dtype)
 
     def outside(self, theta: Float[Tensor, "n d"]) -> Bool[Tensor, " n"]:
         """Rows outside of what holds the set."""

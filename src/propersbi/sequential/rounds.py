@@ -33,6 +33,7 @@ from propersbi.recipes import Recipe
 from propersbi.sequential.corrections import Corrected, CorrectedLatent, Correction, Rounds, Truncated
 from propersbi.simulation import Simulations, simulate
 from propersbi.simulation.priors import parameter_names as names_of
+from propersbi.simulation.results import stored
 from propersbi.simulation.store import check_whole
 from propersbi.storage.files import read_json, write_json
 from propersbi.storage.records import RoundRecord
@@ -96,7 +97,7 @@ def fit_sequential(
         >>> posterior.sample((3,)).shape, [r["simulations"] for r in posterior.info["rounds"]]
         (torch.Size([3, 1]), [150, 150])
     """
-    observation = numbers(x_o, name="x_o").astype(np.float32)
+    observation = numbers(x_o, name="x_o")
     sizes = _sizes(check_whole("simulations", simulations, 1), check_whole("rounds", rounds, 1))
     place = None if folder is None else Path(folder)
     if place is not None:
@@ -234,7 +235,7 @@ def _sizes(simulations: int, rounds: int) -> list[int]:
 
 def _check_folder(folder: Path, asked: dict[str, Any], x_o: np.ndarray) -> None:
     """Refuse a folder that was begun with something else."""
-    asked |= {"observation": hashlib.sha256(x_o.tobytes()).hexdigest()[:16]}
+    asked |= {"observation": hashlib.sha256(stored(x_o[None]).tobytes()).hexdigest()[:16]}
     path = folder / "asked.json"
     before = read_json(path) if path.exists() else None
     for key, value in asked.items():

@@ -30,7 +30,7 @@ from propersbi.simulation.failures import (
 from propersbi.simulation.output import capture
 from propersbi.simulation.probing import PLACE, find_style
 from propersbi.simulation.processes import Guarded, RowProcesses
-from propersbi.simulation.results import as_float32, format_theta
+from propersbi.simulation.results import as_floats, format_theta, stored
 from propersbi.simulation.store import Store
 from propersbi.simulation.styles import Style, check_rows
 from propersbi.types import Array, Simulator
@@ -135,7 +135,7 @@ class Job:
         failures = Failures.of(rows.failures, MAX_CHUNK_RECORDS)
         if self.store is None:
             x, x_names = self.data(rows, self.style.x_shape), rows.style.x_names
-            return Chunk(chunk, failures, printed.getvalue(), as_float32(rows.theta), x, x_names)
+            return Chunk(chunk, failures, printed.getvalue(), stored(as_floats(rows.theta)), x, x_names)
         self.write(self.store, chunk, rows, failures)
         return Chunk(chunk, failures, printed.getvalue())
 
@@ -171,7 +171,7 @@ class Job:
         if x is None and shape is not None:
             x = np.full((len(rows.theta), *shape), np.nan, np.float32)
         with np.errstate(over="ignore"):  # overflow gives infinite values, which are counted as invalid
-            return None if x is None else x.astype(np.float16 if self.half else np.float32, copy=False)
+            return None if x is None else x.astype(np.float16) if self.half else stored(x)
 
     def write(self, store: Store, chunk: int, rows: _Rows, failures: Failures) -> None:
         """Write a chunk; where all rows failed, the shape of the data is that of other rows."""
@@ -181,7 +181,7 @@ class Job:
         if x is None:
             raise SimulationError(f"All {len(rows.theta)} rows of a chunk failed: {failures.most_frequent}.")
         names = {"parameter_names": self.parameter_names, "x_names": rows.style.x_names}
-        store.write(self.group, chunk, as_float32(rows.theta), x, failures=failures, names=names)
+        store.write(self.group, chunk, stored(as_floats(rows.theta)), x, failures=failures, names=names)
 
     def finished(self) -> str:
         """A sentence on the finished chunks, for error messages."""
@@ -249,8 +249,10 @@ class _Rows:
         else:
             x = check_rows(values, theta, self.style)
             if self.x is None:
-                self.x = np.full((len(self.theta), *x.shape[1:]), np.nan, np.float32)
+                self.x = np.full((len(self.theta), *x.shape[1:]), np.nan, x.dtype)
                 self.style = self.style.with_data(values)
+            if x.dtype != self.x.dtype:
+                self.x = self.x.astype(np.float64)
             self.x[row] = x[0]
         if self.watch is not None:
             self.watch(row + 1)

@@ -13,7 +13,13 @@ import numpy as np
 from propersbi.simulation.calls import is_tensor
 from propersbi.types import Array, InputError
 
-__all__ = ["ResultError", "Values", "as_float32", "format_theta", "read_result"]
+__all__ = ["ResultError", "Values", "as_floats", "format_theta", "read_result", "stored"]
+
+
+PRECISION = 1e-4  # of the standard deviation of a number, which rounding may change
+FEW, ROUGH = 20, 0.1  # rows that hardly show their standard deviation, and the precision for them
+SINGLE_DIGITS = 2.0**-24  # the relative rounding error of single precision
+DOUBLE_DIGITS = 1e-11  # relative differences below which numbers in double precision count as equal
 
 
 class ResultError(InputError):
@@ -21,7 +27,7 @@ class ResultError(InputError):
 
 
 class Values(NamedTuple):
-    """Data in float32, their names where the simulator gave any, and whether it returned torch tensors."""
+    """Data as floating-point numbers, their names where the simulator gave any, and whether it returned torch tensors."""
 
     numbers: np.ndarray
     names: tuple[str, ...] | None = None
@@ -35,14 +41,14 @@ def read_result(value: Any, *, batched: bool, order: tuple[str, ...] | None = No
     With ``order`` they are brought into the order of these names.
 
     >>> read_result({"mean": 0.5, "spectrum": [1.0, 2.0]}, batched=False)
-    Values(numbers=array([0.5, 1. , 2. ], dtype=float32), names=('mean', 'spectrum_1', 'spectrum_2'), in_torch=False)
+    Values(numbers=array([0.5, 1. , 2. ], ), names=('mean', 'spectrum_1', 'spectrum_2'), in_torch=False)
     """
     if isinstance(value, Mapping):
         values = _read_mapping(value, batched)
     elif callable(getattr(value, "to_numpy", None)):
         values = _read_table(value, batched)
     else:
-        values = Values(as_float32(value), None, _holds_tensors(value))
+        values = Values(as_floats(value), None, _holds_tensors(value))
     if values.names is None or order is None or values.names == order:
         return values
     if set(values.names) != set(order) or len(values.names) != len(order):
@@ -72,7 +78,7 @@ def _read_table(value: Any, batched: bool) -> Values:
 
     For one parameter, a single row or column becomes a vector.
     """
-    numbers = as_float32(value.to_numpy())
+    numbers = as_floats(value.to_numpy())
     labels = getattr(value, "columns", None)
     if batched or numbers.ndim < 2:
         labels = getattr(value, "index", None) if labels is None and not batched else labels
@@ -92,21 +98,21 @@ def _holds_tensors(value: Any) -> bool:
     return is_tensor(value) or (isinstance(value, (list, tuple)) and any(map(_holds_tensors, value)))
 
 
-def as_float32(value: Any) -> np.ndarray:
-    """A float32 copy of an array, a tensor or a list, since simulators may reuse their arrays.
+def as_floats(value: Any) -> np.ndarray:
+    """A copy of an array, a tensor or a list, since simulators may reuse their arrays.
 
-    Masked values become NaN.
+    It is in float32 where the numbers are in float32 or less, else in float64. Masked values become NaN.
 
-    >>> as_float32([1, 2])
-    array([1., 2.], dtype=float32)
+    >>> as_floats([1, 2])
+    array([1., 2.])
     """
     if value is None:
         raise ResultError("The simulator returned None instead of numbers")
     if isinstance(value, (list, tuple)) and any(map(_holds_tensors, value)):
-        value = [as_float32(part) for part in value]
+        value = [as_floats(part) for part in value]
     if is_tensor(value):
         value = value.detach().cpu()
-        value = value.numpy() if value.is_complex() else value.float().numpy()
+        value = value.float().numpy() if value.is_floating_point() and value.itemsize < 4 else value.numpy()
     try:
         array: Any = value if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
     except ValueError as error:
@@ -114,10 +120,37 @@ def as_float32(value: Any) -> np.ndarray:
     if array.dtype.kind not in "fiub":
         found = type(value).__name__ if array.ndim == 0 else array.dtype
         raise ResultError(f"The simulator must return real numbers, got {found}")
+    dtype = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
     with np.errstate(over="ignore"):  # overflow gives infinite values, which are counted as invalid
         if isinstance(value, np.ma.MaskedArray):
-            array = array.astype(np.float32).filled(np.nan)
-        return np.array(array, np.float32, order="C")
+            array = array.astype(dtype).filled(np.nan)
+        return np.array(array, dtype, order="C")
+
+
+def stored(rows: np.ndarray) -> np.ndarray:
+    """Rows as they are stored: in float32, or in float64 where float32 would lose digits.
+
+    That is where rounding would change a number by more than a ten-thousandth of its standard deviation, as with
+    numbers near a billion that differ by one, or would change a whole number. It is decided for each chunk by itself.
+
+    >>> stored(np.array([[0.1], [0.2]])).dtype, stored(1e9 + np.array([[0.1], [0.2]])).dtype
+    (dtype('float32'), dtype('float64'))
+    """
+    with np.errstate(over="ignore"):  # overflow gives infinite values, which are counted as invalid
+        rounded = rows.astype(np.float32)
+    if rows.dtype == np.float32:
+        return rounded
+    flat, finite = rows.reshape(len(rows), -1), np.isfinite(rounded).reshape(len(rows), -1)
+    values, count = np.where(finite, flat, 0.0), np.maximum(finite.sum(0), 1)
+    exact = (values == np.where(finite, rounded.reshape(flat.shape), 0.0)).all(0)
+    whole = (values == values.round()).all(0)
+    largest = np.abs(values).max(0)
+    spread = np.sqrt((finite * (values - values.sum(0) / count) ** 2).sum(0) / count)
+    spread = np.where(count > 1, spread, 1.0)
+    precision = np.where(count >= FEW, PRECISION, ROUGH)
+    varies = spread > DOUBLE_DIGITS * largest  # and not just by rounding
+    lost = ~exact & (whole | (varies & (SINGLE_DIGITS * largest > precision * spread)))
+    return rows if lost.any() else rounded
 
 
 def format_theta(theta: Array) -> str:

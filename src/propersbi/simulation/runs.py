@@ -224,6 +224,8 @@ class _Columns:
             column = np.full((self._job.n, *rows.shape[1:]), np.nan, rows.dtype)
         if column.shape[1:] != rows.shape[1:]:
             raise InputError(f"{name} has rows of shapes {column.shape[1:]} and {rows.shape[1:]}.")
+        if rows.dtype.itemsize > column.dtype.itemsize:
+            column = column.astype(rows.dtype)
         column[chunk * self._job.chunk_size :][: len(rows)] = rows
         return column
 

@@ -27,6 +27,7 @@ __all__ = [
     "encode_shard",
     "finite_rows",
     "layout_of",
+    "same_layout",
     "usable_rows",
 ]
 
@@ -196,7 +197,7 @@ def _check_columns(tensors: dict[str, _Tensor], layout: dict[str, Layout]) -> No
         _require(fits, f"its {name} is {tensor.dtype.name} of shape {tensor.shape} for {valid.shape[0]} rows")
         actual = {"shape": list(tensor.shape[1:]), "dtype": tensor.dtype.name}
         expected = {key: (layout.get(name) or actual)[key] for key in actual}
-        _require(actual == expected, f"its {name} has {describe(actual)}, but the manifest {describe(expected)}")
+        _require(same_layout(actual, expected), f"its {name} has {describe(actual)}, but the manifest {describe(expected)}")
 
 
 def _require(condition: bool, message: str) -> None:
@@ -236,6 +237,16 @@ def layout_of(rows: np.ndarray) -> Layout:
     if rows.dtype.kind != "f" or rows.dtype.itemsize > 8 or rows.size == 0:
         raise InputError(f"Rows must be non-empty arrays of float16, 32 or 64, got {rows.dtype} of shape {rows.shape}.")
     return {"shape": list(rows.shape[1:]), "dtype": rows.dtype.name}
+
+
+def same_layout(one: Layout, other: Layout) -> bool:
+    """Whether rows of both can stand in one column: chunks may be in double precision where single loses digits.
+
+    >>> same_layout({"shape": [2], "dtype": "float32"}, {"shape": [2], "dtype": "float64"})
+    True
+    """
+    same_type = one["dtype"] == other["dtype"] or {one["dtype"], other["dtype"]} == {"float32", "float64"}
+    return same_type and all(one.get(key) == other.get(key) for key in ("shape", "nan"))
 
 
 def describe(layout: Layout) -> str:

@@ -50,7 +50,7 @@ def simulate(
 ) -> Simulations:
     """Draw ``n`` parameters and simulate data for each.
 
-    Values are stored as float32; scalars become vectors of length one. Rows with NaN or infinite values, and rows that
+    Values are stored as float32, or as float64 where float32 would lose digits; scalars become vectors of length one. Rows with NaN or infinite values, and rows that
     fail, are excluded and counted, with a warning.
 
     The simulator is a function of one parameter or of a batch of them: ``(theta) -> x`` or ``(theta, rng) -> x``. Where

@@ -30,7 +30,7 @@ import numpy as np
 
 from propersbi.simulation.failures import Failures
 from propersbi.simulation.manifest import check_whole, create_manifest, manifest_path, read_manifest, write_manifest
-from propersbi.simulation.shards import Layout, Shard, describe, encode_shard, layout_of
+from propersbi.simulation.shards import Layout, Shard, describe, encode_shard, layout_of, same_layout
 from propersbi.simulation.stored_rows import StoredRows
 from propersbi.storage.files import read_bytes, read_json, write_bytes
 from propersbi.types import InputError
@@ -235,7 +235,7 @@ class Store:
         if content["theta"] is not None and next(self.folder.glob("*/chunk-*.safetensors"), None) is None:
             content |= {"theta": None, "x": None}  # of an attempt that was cut off
         for name, new in layout.items():
-            if content[name] not in (None, new):
+            if content[name] is not None and not same_layout(content[name], new):
                 old = describe(content[name])
                 raise InputError(f"{name} has {describe(new)}, but '{self.folder}' has {old}: delete it to start anew.")
         given = {key: list(values) for key, values in names.items() if values is not None}

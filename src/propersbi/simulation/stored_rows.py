@@ -33,6 +33,8 @@ class StoredRows:
         self._maps: dict[int, np.ndarray] = {}
         self._mapped_shards = self._mapped_bytes = 0
         self._verified = np.zeros(len(shards), bool)
+        # Chunks are in double precision where single precision would lose digits.
+        self._dtype = np.result_type(*{shard.tensors[name].dtype for shard in shards})
         self.invalid = sum(shard.rows for shard in shards) - len(self)
 
     @property
@@ -41,7 +43,7 @@ class StoredRows:
 
     @property
     def dtype(self) -> np.dtype:
-        return self._shards[0].tensors[self._name].dtype
+        return self._dtype
 
     def __len__(self) -> int:
         return int(self._ends[-1])

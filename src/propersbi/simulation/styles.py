@@ -48,7 +48,7 @@ def invoke(simulator: Simulator, style: Style, theta: Array, rng: np.random.Gene
     """Call a simulator with one parameter ``(*event)`` or, in batches, with rows ``(n, *event)``.
 
     >>> invoke(lambda a, b: a + b, Style(False, arguments=(("a", 1), ("b", 2))), np.ones(3), np.random.default_rng(0))
-    Values(numbers=array([2., 2.], dtype=float32), names=None, in_torch=False)
+    Values(numbers=array([2., 2.]), names=None, in_torch=False)
     """
     given = convert(theta, style.library)
     if style.arguments is None:
