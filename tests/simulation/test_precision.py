@@ -6,7 +6,7 @@ import torch
 
 import propersbi as ps
 from propersbi.networks import MLPGenerator
-from propersbi.samplers import Ordered
+from propersbi.samplers import Blocks, Box, Ordered
 
 FAR = 1e9
 
@@ -106,3 +106,9 @@ def test_diagnostics_of_parameters_far_from_zero(tmp_path):
     assert checks.parameters["r2"][0] > 0.5
     assert len(np.unique(checks.arrays["mean"])) > 90
     assert len(np.unique(checks.arrays["theta"])) == 100
+
+
+def test_parts_of_a_support_far_from_zero_keep_their_digits():
+    real = torch.tensor([[FAR + 0.25, FAR, 0.5]], dtype=torch.float64)
+    blocks = Blocks((Box(FAR, FAR + 1), Ordered(2)), (1, 2))
+    assert blocks.from_real(real, torch.float64).tolist() == [[FAR + 0.25, FAR, FAR + 0.5]]

@@ -138,8 +138,8 @@ def test_other_shapes_dtypes_and_lengths_are_refused(store):
     theta, x = chunk_of(store, 99, 7)
     with pytest.raises(InputError, match=r"x has rows of shape \(3,\) and float32, but .* rows of shape \(2, 3\)"):
         store.write("train", 7, theta, x[:, 0])
-    with pytest.raises(InputError, match=r"theta has .* float64, but"):
-        store.write("test", 7, theta.astype(float), x)
+    with pytest.raises(InputError, match=r"theta has .* float16, but"):
+        store.write("test", 7, theta.astype(np.float16), x)
     with pytest.raises(InputError, match=r"non-empty arrays of float16, 32 or 64, got int64"):
         store.write("train", 7, theta.astype(int), x)
     with pytest.raises(InputError, match=r"1 to 5 rows, got 5 of theta and 4 of x"):

@@ -240,7 +240,7 @@ class Box(Support):
         self, real: Float[Tensor, "*batch d"], dtype: torch.dtype = torch.float32
     ) -> Float[Tensor, "*batch d"]:
         """Folded into the box."""
-        return self(real)
+        return self(real, dtype)
 
     def _ends(self, missing: float) -> np.ndarray:
         bound = self.lower if missing < 0 else self.upper

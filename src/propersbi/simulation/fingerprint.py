@@ -22,7 +22,7 @@ from safetensors.numpy import load, save
 
 from propersbi.simulation.chunks import Job
 from propersbi.simulation.output import capture
-from propersbi.simulation.results import as_float32
+from propersbi.simulation.results import as_floats
 from propersbi.simulation.shards import checksum
 from propersbi.simulation.store import Store
 from propersbi.storage.files import read_bytes, write_with
@@ -64,7 +64,7 @@ def compute_fingerprint(job: Job, index: int = 0) -> Fingerprint:  # noqa: ARG00
     with warnings.catch_warnings(), capture():
         warnings.simplefilter("ignore")
         try:
-            theta = as_float32(job.draw(PLACE, DRAWS))
+            theta = as_floats(job.draw(PLACE, DRAWS)).astype(np.float32)
             # One by one: rows of a batch in which one fails have other random numbers.
             rows = [job.data(job.simulate(PLACE - k, count=1), job.style.x_shape) for k in range(ROWS)]
             x = np.concatenate([row for row in rows if row is not None] or [np.full((1, 1), np.nan, np.float32)])

@@ -27,7 +27,7 @@ class ResultError(InputError):
 
 
 class Values(NamedTuple):
-    """Data as floating-point numbers, their names where the simulator gave any, and whether it returned torch tensors."""
+    """Data as floating-point numbers, their names where the simulator gave any, and whether they were torch tensors."""
 
     numbers: np.ndarray
     names: tuple[str, ...] | None = None

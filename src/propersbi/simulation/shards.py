@@ -197,7 +197,9 @@ def _check_columns(tensors: dict[str, _Tensor], layout: dict[str, Layout]) -> No
         _require(fits, f"its {name} is {tensor.dtype.name} of shape {tensor.shape} for {valid.shape[0]} rows")
         actual = {"shape": list(tensor.shape[1:]), "dtype": tensor.dtype.name}
         expected = {key: (layout.get(name) or actual)[key] for key in actual}
-        _require(same_layout(actual, expected), f"its {name} has {describe(actual)}, but the manifest {describe(expected)}")
+        _require(
+            same_layout(actual, expected), f"its {name} has {describe(actual)}, but the manifest {describe(expected)}"
+        )
 
 
 def _require(condition: bool, message: str) -> None:

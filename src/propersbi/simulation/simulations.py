@@ -50,8 +50,8 @@ def simulate(
 ) -> Simulations:
     """Draw ``n`` parameters and simulate data for each.
 
-    Values are stored as float32, or as float64 where float32 would lose digits; scalars become vectors of length one. Rows with NaN or infinite values, and rows that
-    fail, are excluded and counted, with a warning.
+    Values are stored as float32, or as float64 where float32 would lose digits; scalars become vectors of length one.
+    Rows with NaN or infinite values, and rows that fail, are excluded and counted, with a warning.
 
     The simulator is a function of one parameter or of a batch of them: ``(theta) -> x`` or ``(theta, rng) -> x``. Where
     the prior names its parameters, as a dict does, it may take them by name: ``(beta, gamma, rng) -> x``. Whether it
