@@ -38,6 +38,9 @@ from .sequential.corrections import ImportanceWeights as ImportanceWeights
 from .sequential.corrections import Truncated as Truncated
 from .sequential.corrections import Uncorrected as Uncorrected
 from .sequential.rounds import fit_sequential as fit_sequential
+from .simulation.engines import MPI as MPI
+from .simulation.engines import Dask as Dask
+from .simulation.engines import Ray as Ray
 from .simulation.executors import Joblib as Joblib
 from .simulation.executors import Serial as Serial
 from .simulation.simulations import SimulationError as SimulationError

@@ -102,6 +102,7 @@ def check(
     """Simulate a few rows and say what is there: shapes, names, support, speed, failures. Exits with 2 on a problem."""
     from propersbi.app.checking import check_problem
 
+    simulation.pop("executor", None)  # a few rows are simulated here
     found = check_problem(model, observation=observation, simulations=simulations, test=test, seed=seed, **simulation)
     typer.echo(found.summary())
     if found.problems:

@@ -51,13 +51,8 @@ from propersbi.types import InputError, Rows
 __all__ = ["SIMULATION_OPTIONS", "Run"]
 
 OWN_CHOICES = ("prior", "support", "discrete", "embedding", "parameter_names")  # of a problem, for fit
-SIMULATION_OPTIONS = (
-    "batched",
-    "timeout",
-    "on_error",
-    "max_failed",
-    "force",
-)  # arguments of simulate that a caller may change
+CONTENT_OPTIONS = ("batched", "timeout", "on_error", "max_failed")  # of simulate, which change what is simulated
+SIMULATION_OPTIONS = (*CONTENT_OPTIONS, "force", "executor")  # arguments of simulate that a caller may change
 
 
 class Run:
@@ -305,7 +300,8 @@ class Run:
         done, last = record.simulations, record.diagnosis
         model = None
         if problem is not None:
-            options = [f"{name}={value}" for name, value in sorted(simulation.items()) if value is not None]
+            given = {name: simulation.get(name) for name in sorted(CONTENT_OPTIONS)}
+            options = [f"{name}={value}" for name, value in given.items() if value is not None]
             model = " ".join([problem.digest or problem.name, str(problem.settings.reference_samples), *options])
         if model is None and last is not None:
             model = last.posterior.partition(" model ")[2]

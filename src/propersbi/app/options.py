@@ -89,6 +89,13 @@ SIMULATING, LEARNING = "Simulation", "Training"  # headings of --help
 
 SIMULATION: dict[str, Any] = {
     "workers": Annotated[int | None, typer.Option(help="Processes that simulate; 1.", rich_help_panel=SIMULATING)],
+    "executor": Annotated[
+        str | None,
+        typer.Option(
+            help="Simulate on a cluster: dask, ray or mpi; see the page on clusters.", rich_help_panel=SIMULATING
+        ),
+    ],
+    "address": Annotated[str | None, typer.Option(help="Of the scheduler of the cluster.", rich_help_panel=SIMULATING)],
     "batched": Annotated[
         bool | None,
         typer.Option(
@@ -173,7 +180,7 @@ TRAINING: dict[str, Any] = {
 
 def with_simulation_options(command: Command) -> Command:
     """Give a command the simulation options; what was given comes as ``simulation``, by the names of ``simulate``."""
-    return _with_group(command, "simulation", SIMULATION, _given)
+    return _with_group(command, "simulation", SIMULATION, _make_simulation)
 
 
 def with_training_options(command: Command) -> Command:
@@ -202,8 +209,21 @@ def _with_group(
     return extended
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
+def _make_simulation(executor: str | None = None, address: str | None = None, **options: Any) -> dict[str, Any]:
+    """What was given, with the executor of a cluster."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if executor is None:
+        if address is not None:
+            raise InputError("An --address is that of a cluster: name its --executor, dask or ray.")
+        return given
+    from propersbi.simulation.engines import MPI, Dask, Ray
+
+    if executor == "dask" and address is None:
+        raise InputError("Dask needs the --address of its scheduler, for example tcp://node17:8786.")
+    if "workers" in given:
+        raise InputError("Give either --executor or --workers: a cluster has its own number of workers.")
+    makers: dict[str, Callable[[], Any]] = {"dask": lambda: Dask(address), "ray": lambda: Ray(address), "mpi": MPI}
+    return {**given, "executor": choose("executor", executor, makers)()}
 
 
 def make_changes(
@@ -214,7 +234,7 @@ def make_changes(
     >>> make_changes(beta=1.0, draws=5, device=None, settings=["warmup=10"])
     {'draws': 5, 'rule': EnergyScore(beta=1.0, fair=True), 'warmup': 10}
     """
-    changes = _given(**others)
+    changes = {name: value for name, value in others.items() if value is not None}
     if rule is not None or beta is not None:
         changes["rule"] = _rule(rule or "energy", beta)
     return changes | dict(parse_setting(text) for text in settings or [])

@@ -35,7 +35,7 @@ from propersbi.simulation.store import Store
 from propersbi.simulation.styles import Style, check_rows
 from propersbi.types import Array, Simulator
 
-__all__ = ["Chunk", "Job", "Source"]
+__all__ = ["Chunk", "Job", "Source", "write_chunk"]
 
 Watch = Callable[[int], None]
 """Called with the number of rows of a chunk that are done; it may raise to give the chunk up."""
@@ -192,6 +192,17 @@ class Job:
         advice = f" It keeps the {kept} rows that failed: delete the folder to have them simulated again." * bool(kept)
         folder = self.store.folder
         return f"{finished} of {self.chunks} chunks are finished in '{folder}'; running again continues.{advice}"
+
+
+def write_chunk(job: Job, store: Store, chunk: Chunk) -> None:
+    """Write a chunk that was computed where its store cannot be seen."""
+    assert chunk.theta is not None
+    shape = job.style.x_shape or store.x_shape
+    if chunk.x is None and shape is None:
+        raise SimulationError(f"All {len(chunk.theta)} rows of a chunk failed: {chunk.failures.most_frequent}.")
+    x = np.full((len(chunk.theta), *(shape or ())), np.nan, np.float32) if chunk.x is None else chunk.x
+    names = {"parameter_names": job.parameter_names, "x_names": chunk.x_names}
+    store.write(job.group, chunk.number, chunk.theta, x, failures=chunk.failures, names=names)
 
 
 @dataclass

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from propersbi.simulation.calls import is_tensor
-from propersbi.simulation.chunks import Chunk, Job, Source
+from propersbi.simulation.chunks import Chunk, Job, Source, write_chunk
+from propersbi.simulation.dispatch import Engine
 from propersbi.simulation.executors import Joblib, Serial
 from propersbi.simulation.failures import Failures, SimulationError, describe, too_many
 from propersbi.simulation.fingerprint import (
@@ -35,6 +38,8 @@ from propersbi.storage.tables import html_table
 from propersbi.types import Executor, InputError, Rows
 
 __all__ = ["Run", "Simulations"]
+
+PROBES = 4  # chunks by which workers are asked whether they see the store
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,12 +109,25 @@ class Run:
                 check_fingerprint(
                     store, job.group, lambda: self.fingerprint(store, batched), complete=not missing, force=force
                 )
-                self.compute(missing, failures, lambda _: None)
+                here = not missing or self.writes_shards(store)
+                collect = (lambda _: None) if here else partial(write_chunk, self.job, store)
+                self.compute(missing, failures, collect, sent_back=not here)
         except BaseException:
             forget_fingerprint(store, job.group)
             raise
         theta, x = store.rows(job.group, job.n)
         return Simulations(theta, x, theta.invalid, store.failures(job.group, job.n), x_names=store.x_names)
+
+    def writes_shards(self, store: Store) -> bool:
+        """Whether chunks are computed where the store can be seen; otherwise their rows are sent back."""
+        if not isinstance(self.executor, Engine):
+            return True
+        token = store.folder / f".{uuid.uuid4().hex}.tmp"
+        token.touch()
+        try:
+            return all(self.executor(partial(_sees, token), range(PROBES)))
+        finally:
+            token.unlink(missing_ok=True)
 
     def in_memory(self, batched: bool | None) -> Simulations:
         with self.errors_reported():
@@ -148,10 +166,13 @@ class Run:
             sys.stderr.write(f"simulator takes {style}\n")
         self.job = replace(self.job, style=style)
 
-    def compute(self, chunks: Sequence[int], before: Failures, collect: Callable[[Chunk], None]) -> Failures:
+    def compute(
+        self, chunks: Sequence[int], before: Failures, collect: Callable[[Chunk], None], *, sent_back: bool = False
+    ) -> Failures:
         """Compute the given chunks and ``collect`` them; on any error the executor is stopped.
 
-        Failures ``before`` count in the end, but stop nothing: the simulator may have been mended since.
+        Failures ``before`` count in the end, but stop nothing: the simulator may have been mended since. Rows of a
+        store are ``sent_back`` by workers that cannot see it.
         """
         job, show, most = self.job, self.job.source.progress, self.job.source.options.max_failed
         todo, done = sum(map(job.rows, chunks)), 0
@@ -160,7 +181,7 @@ class Run:
             progress_bar(job.n, "simulating", "sim", show=show, done=job.n - todo) as bar,
             print_beside(bar, show=show),
         ):
-            results = self.execute(chunks)
+            results = self.execute(replace(job, store=None) if sent_back else job, chunks)
             try:
                 for chunk in results:
                     if chunk.printed:
@@ -177,13 +198,13 @@ class Run:
         failures.check(job.n, job.n, most)
         return failures
 
-    def execute(self, chunks: Sequence[int]) -> Iterator[Chunk]:
-        processes = self.job.source.processes
+    def execute(self, job: Job, chunks: Sequence[int]) -> Iterator[Chunk]:
+        processes = job.source.processes
         if self.executor is not None:
-            return self.executor(self.job, chunks)
+            return self.executor(job, chunks)
         if self.pool.workers == 1:
-            return Serial()(self.job, chunks)
-        return start_here(self.job, chunks, self.pool) if processes is None else Threads(processes)(self.job, chunks)
+            return Serial()(job, chunks)
+        return start_here(job, chunks, self.pool) if processes is None else Threads(processes)(job, chunks)
 
     @contextmanager
     def errors_reported(self) -> Iterator[None]:
@@ -240,6 +261,10 @@ class _Columns:
 
 def _find_style(source: Source, batched: bool | None, index: int) -> Style:  # noqa: ARG001, executors map over numbers
     return source.find_style(batched)
+
+
+def _sees(path: Path, index: int) -> bool:  # noqa: ARG001, executors map over numbers
+    return path.exists()
 
 
 def _gives_tensors(source: Source) -> bool:
