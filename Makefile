@@ -5,13 +5,14 @@ BIN := .venv/bin
 # Small networks run fastest on one thread, and two busy cores must not wait for each other.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test lint types contracts check peers interchange format clean
+.PHONY: help setup demo test lint types contracts check peers engines interchange format clean
 
 help:
 	@echo "make demo    set up, then simulate, train, diagnose and report on Two Moons"
 	@echo "make test    set up, then lint, types, import contracts, doctests and tests"
 	@echo "make peers   the tests against the real sbi package (installs it)"
 	@echo "make interchange  the tests against ArviZ 0.x and the plots of ArviZ 1 (installs them beside)"
+	@echo "make engines the tests on real clusters of Ray and MPI (installs them)"
 	@echo "make format  let ruff format the code"
 
 setup: .venv/.ok
@@ -42,6 +43,10 @@ check: .venv/.ok
 peers: .venv/.ok
 	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e ".[dev,peers]"
 	$(BIN)/python -m pytest -q tests/peers -o "norecursedirs=.*"
+
+engines: .venv/.ok
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e ".[dev,ray,mpi]"
+	$(BIN)/python -m pytest -q tests/engines -o "norecursedirs=.*"
 
 # ArviZ 0.x, and the plots of ArviZ 1 (which need matplotlib 3.10), lie beside the environment and not in it.
 BESIDE := $(BIN)/python -m pip install --quiet --upgrade --no-deps --target

@@ -166,7 +166,7 @@ def test_wrong_clients_are_refused():
 
 def test_the_command_line_simulates_on_a_cluster(cluster, call):  # noqa: F811
     words = ("simulate", "two_moons", "-n", "200", "--test", "20", "-q")
-    code, out, err = call(*words, "-o", "r", "--executor", "dask", "--address", cluster.scheduler.address)
+    code, _, err = call(*words, "-o", "r", "--executor", "dask", "--address", cluster.scheduler.address)
     assert code == 0, err
     assert call(*words, "-o", "s")[0] == 0
     assert shards(Path("r")) == shards(Path("s"))

@@ -29,6 +29,7 @@ from propersbi.app.options import (
     with_simulation_options,
     with_training_options,
 )
+from propersbi.app.simulating import commands
 from propersbi.types import InputError
 
 if TYPE_CHECKING:  # torch takes seconds to load, and --help should not wait for it
@@ -48,6 +49,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(commands)
 
 
 def _show_version(wanted: bool) -> None:
@@ -107,28 +109,6 @@ def check(
     typer.echo(found.summary())
     if found.problems:
         raise typer.Exit(2)
-
-
-@app.command(epilog="Example: propersbi simulate two_moons -n 10000 --workers 2")
-@with_simulation_options
-def simulate(
-    model: ModelArgument,
-    simulation: dict[str, Any],
-    out: Out = None,
-    simulations: Count = None,
-    test: Test = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-) -> None:
-    """Simulate pairs of parameters and data. Rerun to continue; raise -n to add more."""
-    from propersbi.app.problems import load_problem
-    from propersbi.app.run import Run
-
-    problem = load_problem(model)
-    started = Run.create(out or Path("runs") / Path(model).stem, problem, _command())
-    pairs = started.simulate(simulations, test=test, seed=seed, progress=not quiet, **simulation)
-    failed = f" ({pairs.failures.total} failed)" if pairs.failures.total else ""
-    typer.echo(f"{len(pairs)} simulations, {pairs.invalid} invalid{failed}, in {started.folder / 'simulations'}")
 
 
 @app.command(epilog="Example: propersbi train runs/two_moons --time-limit 300")

@@ -28,6 +28,7 @@ from torch import nn
 from propersbi import __version__
 from propersbi.app.facts import checksum, digest, machine, now, training_record, versions
 from propersbi.app.observed import Observation
+from propersbi.app.status import plan
 from propersbi.app.testing import simulate_test_pairs
 from propersbi.diagnostics import Diagnostics, diagnose
 from propersbi.inference import fit
@@ -146,19 +147,25 @@ class Run:
         """
         problem, started = self._problem(), time.monotonic()
         n = problem.settings.simulations if n is None else n
-        work: dict[str, Any] = {"path": self.folder / "simulations", "seed": seed, "workers": workers}
-        work |= {"half": problem.settings.half_precision, "progress": progress}
-        work |= {"parameter_names": problem.parameter_names, **problem.simulation_options(), **options}
+        plan(self.folder, train=n)
+        work = self.simulation_work(seed=seed, workers=workers, progress=progress, **options)
         pairs = simulate(problem.prior, problem.training_simulator, n, group="train", **work)
         test_prior = problem.prior if problem.test_prior is None else problem.test_prior
         simulate_test = partial(simulate, test_prior, problem.checked_simulator, group="test", **work)
         fresh, test = self._test_pairs(simulate_test, n, test, progress)
+        plan(self.folder, test=test)
         before = self.record.simulations
         seconds = time.monotonic() - started + ((before and before.seconds) or 0.0)
         invalid, failures = pairs.invalid + fresh.invalid, Failures.join([pairs.failures, fresh.failures])
         counts = n, test, invalid, seed, round(seconds, 2), failures.total, failures.most_frequent
         self._note(simulations=SimulationsRecord(*counts))
         return pairs
+
+    def simulation_work(self, **options: Any) -> dict[str, Any]:
+        """The arguments of ``simulate`` by which the problem is simulated into this run."""
+        problem = self._problem()
+        work = {"path": self.folder / "simulations", "half": problem.settings.half_precision}
+        return {**work, "parameter_names": problem.parameter_names, **problem.simulation_options(), **options}
 
     def train(self, *, seed: int = 0, **changes: Any) -> Posterior:
         """Fill ``posterior/`` from the simulations; continues from the checkpoint."""
