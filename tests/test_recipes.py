@@ -84,8 +84,16 @@ def test_objects_of_the_users_own_are_kept_by_name_and_must_be_passed_again():
 @pytest.mark.parametrize(
     ("shapes", "lines"),
     [
-        (((2,), (2,)), ["20 draws per pair: refinement", "8 refinement steps: ", "linear regression first: "]),
-        (((2,), (100,)), ["weight decay 1: 100 numbers in x"]),
+        (
+            ((2,), (2,)),
+            [
+                "20 draws per pair: refinement",
+                "learning rate 0.006: ",
+                "8 refinement steps: ",
+                "linear regression first: ",
+            ],
+        ),
+        (((2,), (100,)), ["weight decay 0.3: 100 numbers in x"]),
         (((8, 8), (8, 8)), ["network UNetGenerator(): theta and x are images", "5 draws per pair: images are large"]),
         (((3,), (40, 40)), ["embedding GridEmbedding(): 1600 numbers in x", "draws in one pass: 1600 numbers in x"]),
     ],
@@ -101,15 +109,15 @@ def test_what_was_asked_for_is_marked_and_the_rest_follows_from_it():
     recipe = ps.recipe(*pairs(), refinement_steps=1)
     assert "draws in one pass: chosen" in str(recipe)
     assert recipe.draws == 10
-    assert "10 draws per pair: one pass" in str(recipe)
+    assert "10 draws per pair" in str(recipe)
     assert "max steps" not in str(recipe)
     assert "3 draws per pair: chosen" in str(recipe.change(draws=3))
     assert recipe.change(refinement_steps=8).draws == 10  # a complete recipe is taken as it is
 
 
 def test_weights_decay_where_data_have_many_numbers():
-    assert Choices((2,), (100,), 1).weight_decay(9000)[0] == 1
-    assert Choices((2,), (100,), 1).weight_decay(90_000)[0] == 0.1  # as much per pass
+    assert Choices((2,), (100,), 1).weight_decay(9000)[0] == 0.3
+    assert Choices((2,), (100,), 1).weight_decay(90_000)[0] == pytest.approx(0.03)  # as much per pass
     others = [
         Choices((2,), (20,), 1),
         Choices((2,), (100,), 1, changes={"embedding": torch.nn.Linear(100, 3)}),
@@ -155,7 +163,7 @@ def test_a_factory_is_a_class_of_the_library_only():
 
 def test_a_recipe_and_simulations_are_tables_in_a_notebook():
     recipe = ps.recipe(*pairs())
-    assert "<td>20 draws per pair</td><td>refinement</td>" in recipe._repr_html_()
+    assert "<td>10 draws per pair</td><td>more draws did not help</td>" in recipe._repr_html_()
     sims = ps.simulate({"a": (0.0, 1.0)}, lambda theta, rng: theta + rng.normal(size=theta.shape), 50, progress=False)
     assert "50 simulations" in sims._repr_html_()
     assert "<td>parameters</td><td>a</td>" in sims._repr_html_()

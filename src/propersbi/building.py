@@ -117,9 +117,9 @@ def build_sampler(
             network = _make("network", recipe.network, shapes, options)
         elif embedding is not None:
             raise InputError("Give the embedding to the network itself when 'network' is already built.")
-        sampler = _refined(_as_sampler(network, shapes), recipe.refinement_steps)
+        sampler = _refined(_as_sampler(network, shapes), recipe)
     sampler = LinearResidual(sampler) if recipe.regression else sampler
-    units = Standardize(shapes[0]), Standardize(shapes[1], tail=recipe.tail)
+    units = Standardize(shapes[0], logarithms=recipe.log_theta), Standardize(shapes[1], recipe.tail, recipe.log_x)
     return Standardized(sampler, *units, support.box, None if isinstance(support, Box) else support)
 
 
@@ -159,9 +159,9 @@ def _as_sampler(network: Any, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -
     return sampler
 
 
-def _refined(sampler: Sampler, steps: int) -> Sampler:
+def _refined(sampler: Sampler, recipe: Recipe) -> Sampler:
     """One pass or a chain: a network that was built for the one is not silently used for the other."""
-    chain = isinstance(sampler, ChainGenerator) and sampler.chain
+    steps, chain = recipe.refinement_steps, isinstance(sampler, ChainGenerator) and sampler.chain
     if refinement_steps_of(sampler) == steps and not chain:
         return sampler
     if steps == 1 and chain:
@@ -174,7 +174,7 @@ def _refined(sampler: Sampler, steps: int) -> Sampler:
             if refinement_steps_of(sampler) == 1
             else f"The sampler has refinement_steps = {refinement_steps_of(sampler)}, but {steps} were asked for."
         )
-    return Refined(sampler, refinement_steps=steps)
+    return Refined(sampler, refinement_steps=steps, truncated=recipe.regression)
 
 
 def prepare_sampler(

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from propersbi.networks import is_grid, is_image_problem
 from propersbi.recipes import Factory, Own, Recipe, check_names, training_names
-from propersbi.samplers import ChainGenerator, Refined, RefinedSampler, Sampler, Standardized, Support
+from propersbi.samplers import Box, ChainGenerator, Refined, RefinedSampler, Sampler, Standardized, Support
 from propersbi.samplers.base import refinement_steps_of
 from propersbi.samplers.blocks import with_integers
 from propersbi.samplers.priors import UNKNOWN, Known, describe_columns, places, what_is_known
@@ -22,17 +23,22 @@ from propersbi.samplers.torch_support import Described
 from propersbi.scoring import EnergyScore
 from propersbi.simulation.priors import parameter_names
 from propersbi.storage.config import CUSTOM, encode, qualified_name
-from propersbi.training.batches import checked_pairs, validation_size
+from propersbi.training.batches import as_tensor, checked_pairs, validation_size
 from propersbi.training.config import TrainConfig
 from propersbi.training.objectives import Objective
-from propersbi.types import InputError
+from propersbi.types import InputError, Rows
 
-__all__ = ["Choices", "prepared_rows", "recipe"]
+__all__ = ["Choices", "prepared_rows", "recipe", "some_rows"]
 
 REFINEMENT_STEPS = 8
+CHAIN_WIDTH = 128  # of a network that is one step of several
+CHAIN_RATE = 6e-3  # the learning rate of such a network
 LARGE_DATA = 1000  # numbers in x above which a step of training is costly
 MANY_PAIRS = 9000  # training pairs above which the number of gradient steps grows faster
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
+LONG_DECAY = 0.3  # of the weights, there
+LOOKED_AT = 2000  # pairs that choices by the numbers themselves are made on
+LOG_GAIN = 0.1  # of the mean log-likelihood for which logarithms are taken
 PREPARED_NUMBERS = 10_000_000  # of x, at most, that units, regression and bandwidths are found on
 
 
@@ -51,13 +57,20 @@ def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
         >>> theta, x = np.random.rand(1000, 2), np.random.rand(1000, 100)
         >>> made = recipe(theta, x)
         >>> made.draws, made.refinement_steps, made.training.weight_decay
-        (20, 8, 1.0)
+        (10, 8, 0.3)
         >>> [line.strip() for line in str(made).splitlines() if "weight decay" in line]
-        ['weight decay 1: 100 numbers in x']
+        ['weight decay 0.3: 100 numbers in x']
     """
     columns = describe_columns(theta)
     theta, x = checked_pairs(theta, x)
-    return Choices(theta.shape[1:], x.shape[1:], len(theta), prior, changes, columns=columns).recipe()
+    shapes = theta.shape[1:], x.shape[1:]
+    return Choices(*shapes, len(theta), prior, changes, columns=columns, rows=some_rows(theta, x)).recipe()
+
+
+def some_rows(theta: Rows, x: Rows) -> tuple[Tensor, Tensor]:
+    """A few pairs, for choices that depend on more than shapes."""
+    few = max(1, min(len(theta), LOOKED_AT, PREPARED_NUMBERS // math.prod(x.shape[1:])))
+    return as_tensor(theta[:few]).double(), as_tensor(x[:few]).double()
 
 
 def prepared_rows(n: int, x_shape: Sequence[int]) -> int:
@@ -77,6 +90,7 @@ class Choices:
         changes: What was asked for.
         names: Names of the parameters, by which ``discrete`` may call them; by default those of the prior.
         columns: What the type of the training parameters says.
+        rows: Some of the pairs; without them nothing is chosen by the numbers themselves.
     """
 
     theta_shape: tuple[int, ...]
@@ -89,6 +103,7 @@ class Choices:
     """Networks that were given already built, which a recipe knows by name only."""
     names: Sequence[str] | None = None
     columns: Described = UNKNOWN
+    rows: tuple[Tensor, Tensor] | None = None
 
     def __post_init__(self) -> None:
         check_names(self.changes)
@@ -102,29 +117,32 @@ class Choices:
         objective = self.choose("objective", None)
         steps = self.refinement_steps(objective)
         images = self.images()
-        network = self.choose("network", *self.network(objective))
+        network = self.choose("network", *self.network(objective, steps))
         embedding = self.choose("embedding", *self.embedding())
         score = objective is None
         most = self.choose("max_validation", 500 if self.large() else 5000)
         fraction = self.choose("validation_fraction", 0.1)
         rows = self.n - validation_size(self.n, fraction, most)
-        draws = (5, "images are large") if images else (10, "one pass") if steps == 1 else (20, "refinement")
+        regression = self.choose("regression", *self.regression(steps, rows))
+        draws = (5, "images are large") if images else (10, "more draws did not help")
         return Recipe(
             network=network,
             embedding=embedding,
-            regression=self.choose("regression", *self.regression(steps, rows)),
+            regression=regression,
             refinement_steps=steps,
             objective=objective,
             rule=self.choose("rule", *(self.rule() if score else (None, ""))),
             draws=self.choose("draws", *(draws if score else (None, ""))),
             support=self.support(),
             discrete=self.discrete(),
+            log_theta=tuple(self.choose("log_theta", *self.log_theta())),
+            log_x=tuple(self.choose("log_x", *self.log_x())),
             tail=self.choose("tail", *self.tail()),
             batch_size=self.choose("batch_size", *self.batch_size(rows)),
             validation_fraction=fraction,
             max_validation=most,
             ensemble=self.choose("ensemble", 1),
-            training=self.training(objective, steps, rows),
+            training=self.training(objective, steps, rows, regression),
             reasons=self.reasons,
         )
 
@@ -153,12 +171,18 @@ class Choices:
         """Whether a step of training is costly."""
         return self.images() or self.numbers() > LARGE_DATA
 
-    def network(self, objective: Any) -> tuple[Factory, str]:
+    def own_network(self) -> bool:
+        """Whether the network and what it sees of the data are the library's choice."""
+        return "network" not in self.changes and not self.embedded()
+
+    def network(self, objective: Any, steps: int) -> tuple[Factory, str]:
         """What makes the sampler."""
         if isinstance(objective, Factory) and objective.name == "MaximumLikelihood":
             return Factory("Flow"), "the log score needs a density"
         if self.images():
             return Factory("UNetGenerator"), "theta and x are images on one grid"
+        if steps != 1:
+            return Factory("MLPGenerator", {"width": CHAIN_WIDTH}), "theta is a vector, and each step has little to do"
         return Factory("MLPGenerator"), "theta is a vector"
 
     def embedding(self) -> tuple[Factory | None, str]:
@@ -220,6 +244,23 @@ class Choices:
         """Which parameters are whole numbers."""
         return tuple(self.choose("discrete", self.known.discrete, self.known.discrete_reason))
 
+    def log_theta(self) -> tuple[tuple[int, ...], str]:
+        """Skewed positive parameters without an upper bound."""
+        support = self.known.support
+        if self.rows is None or len(self.theta_shape) != 1 or not isinstance(support, Box):
+            return (), ""
+        bounds = support.bounds(self.theta_shape[0])
+        open_ended = (bounds.lower >= 0) & bounds.lower.isfinite() & bounds.upper.isinf()
+        found = [i for i in skewed_columns(self.rows[0]) if open_ended[i] and i not in self.discrete()]
+        return tuple(found), "positive, and nearer to a normal distribution in logarithms" if found else ""
+
+    def log_x(self) -> tuple[tuple[int, ...], str]:
+        """Skewed positive data."""
+        if self.rows is None or len(self.x_shape) != 1 or self.embedded():
+            return (), ""
+        found = tuple(skewed_columns(self.rows[1]))
+        return found, "positive, and nearer to a normal distribution in logarithms" if found else ""
+
     def tail(self) -> tuple[float, str]:
         """Scales beyond which data are compressed; on grids, whose sums and transforms matter, extremes only."""
         if len(self.x_shape) == 1:
@@ -231,7 +272,7 @@ class Choices:
         size = 64 if self.large() else 128 if rows < MANY_PAIRS // 3 else 256
         return min(size, rows), "large data" if self.large() else f"{rows:,} training pairs"
 
-    def training(self, objective: Any, steps: int, rows: int) -> TrainConfig:
+    def training(self, objective: Any, steps: int, rows: int, regression: bool) -> TrainConfig:
         """The training configuration."""
         max_steps = self.choose("max_steps", *self.max_steps(rows, steps))
         chosen: dict[str, Any] = {"max_steps": max_steps}
@@ -240,6 +281,11 @@ class Choices:
         if steps != 1:
             slow = min(300, max_steps // 4), "a chain starts as a Gaussian and needs a slow start to leave it"
             chosen["warmup"] = self.choose("warmup", *slow)
+            if self.own_network():
+                chosen["learning_rate"] = self.choose("learning_rate", CHAIN_RATE, f"a network of width {CHAIN_WIDTH}")
+            if regression:
+                why = "where nothing is left to learn beyond the linear regression, training ends early"
+                chosen["settle"] = self.choose("settle", max(1, 2 * chosen["warmup"]), why)
             chosen["weight_decay"] = self.choose("weight_decay", *self.weight_decay(rows))
         suited = self.settings(objective)
         for name, value in suited.items():
@@ -261,7 +307,8 @@ class Choices:
     def weight_decay(self, rows: int) -> tuple[float, str]:
         """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""
         long = self.numbers() >= LONG_VECTOR and not (self.large() or self.embedded())
-        return (min(1.0, MANY_PAIRS / rows), f"{self.numbers()} numbers in x") if long else (0.0, "")
+        decay = LONG_DECAY * min(1.0, MANY_PAIRS / rows)
+        return (decay, f"{self.numbers()} numbers in x") if long else (0.0, "")
 
     def _value(self, name: str, value: Any) -> Any:
         """What the recipe keeps of what was asked for; networks that are already built are set aside."""
@@ -273,6 +320,19 @@ class Choices:
             names = self.names or parameter_names(self.prior) or self.columns.names
             return places(value, names, math.prod(self.theta_shape))
         return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value
+
+
+def skewed_columns(values: Tensor) -> list[int]:
+    """Columns of positive numbers whose logarithms a normal distribution fits clearly better than themselves.
+
+    >>> skewed_columns(torch.stack([torch.linspace(-2, 2, 99).exp(), torch.linspace(1, 2, 99)], 1))
+    [0]
+    """
+    positive = (values > 0).all(0)
+    logs = values.clamp_min(torch.finfo(torch.float64).tiny).log()
+    # The difference of the mean log-likelihoods of a log-normal and a normal distribution.
+    gain = (values.std(0) / logs.std(0)).log() - logs.mean(0)
+    return torch.nonzero(positive & (gain > LOG_GAIN)).flatten().tolist()
 
 
 def takes_steps(network: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from propersbi.building import TrainingSet
-from propersbi.choices import Choices
+from propersbi.choices import Choices, some_rows
 from propersbi.fitting import train_posterior
 from propersbi.posterior import Posterior
 from propersbi.recipes import Recipe
@@ -73,7 +73,8 @@ def fit(
     data = TrainingSet(theta, x, None if weight is None else checked_weight(weight, len(theta)), noise)
     if parameter_names is None and start is None:
         parameter_names = names_of(prior) or columns.names
-    choices = Choices(*data.shapes, len(theta), prior, changes, names=parameter_names, columns=columns)
+    rows = some_rows(theta, x)
+    choices = Choices(*data.shapes, len(theta), prior, changes, names=parameter_names, columns=columns, rows=rows)
     base = recipe if recipe is not None or start is None else start.recipe
     complete = choices.recipe() if base is None else base.change(**choices.changes)
     names = parameter_names if parameter_names is not None or start is None else start.parameter_names

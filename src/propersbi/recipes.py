@@ -40,6 +40,9 @@ OTHER_NAMES = {
 }
 
 
+PLACES = ("discrete", "log_theta", "log_x")  # choices that are the numbers of some columns
+
+
 @dataclass(frozen=True)
 class Factory:
     """A class of the library and its options, to be built once shapes or the sampler are known.
@@ -118,6 +121,8 @@ class Recipe:
         draws: Draws per pair in training, at least 2, unless there is an ``objective``.
         support: The support of the parameters: a box, or another set that draws stay in.
         discrete: Which parameters (of the flattened event) are whole numbers.
+        log_theta: Which parameters (of a vector) are trained as logarithms.
+        log_x: Which numbers of the data (of a vector) are replaced by their logarithms.
         tail: Standardised data grow like a logarithm only beyond this many scales; ``None`` leaves them.
         batch_size: Pairs per gradient step.
         validation_fraction: Share of the pairs that are held out for validation.
@@ -136,6 +141,8 @@ class Recipe:
     draws: int | None = None
     support: Support = Box()  # noqa: RUF009
     discrete: tuple[int, ...] = ()
+    log_theta: tuple[int, ...] = ()
+    log_x: tuple[int, ...] = ()
     tail: float | None = None
     batch_size: int = 256
     validation_fraction: float = 0.1
@@ -159,8 +166,10 @@ class Recipe:
             raise InputError("Give 'draws' to the objective itself.")
         if self.tail is not None and not self.tail > 0:
             raise InputError(f"'tail' must be positive, got {self.tail}.")
-        if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in self.discrete):
-            raise InputError(f"'discrete' must hold the numbers of parameters, from 0, got {self.discrete!r:.80}.")
+        for name in PLACES:
+            value = getattr(self, name)
+            if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in value):
+                raise InputError(f"'{name}' must hold the numbers of columns, from 0, got {value!r:.80}.")
 
     def change(self, **changes: Any) -> Recipe:
         """The same recipe with other choices: fields of the recipe or of its training configuration, by name.
@@ -189,7 +198,7 @@ class Recipe:
 
     def _as_value(self, name: str, value: Any) -> Any:
         """What a recipe keeps of a choice: classes of the library as factories, supports as such."""
-        if name == "discrete":
+        if name in PLACES:
             return tuple(value)
         if name != "support":
             return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value
@@ -241,6 +250,8 @@ class Recipe:
             ("draws", f"{self.draws} draws per pair"),
             ("support", f"support {self.support}" if self.support.bounded else "no bounds"),
             ("discrete", f"integers at {_places(self.discrete)}" if self.discrete else "no integers"),
+            ("log_theta", f"logarithms of theta at {_places(self.log_theta)}" if self.log_theta else "no logarithms"),
+            ("log_x", f"logarithms of x at {_places(self.log_x)}" if self.log_x else "no logarithms"),
             ("tail", "tails of the data left" if self.tail is None else f"data compressed beyond {self.tail:g} scales"),
             ("batch_size", f"{self.batch_size} pairs per step"),
             ("validation_fraction", f"{100 * self.validation_fraction:g} % of the pairs for validation"),
@@ -250,6 +261,7 @@ class Recipe:
             ("learning_rate", f"learning rate {t.learning_rate:g}"),
             ("warmup", f"{t.warmup} steps of warm-up"),
             ("weight_decay", f"weight decay {t.weight_decay:.3g}" if t.weight_decay else "no weight decay"),
+            ("settle", f"a first check after {t.settle} steps" if t.settle else "no early check"),
             ("validate_every", f"validation every {t.validate_every} steps"),
         ]
         shown = {name for name, _ in rows}

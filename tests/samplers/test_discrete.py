@@ -14,7 +14,7 @@ from tests.simulation.test_priors import Frame
 
 QUICK = {
     "network": partial(MLPGenerator, width=48, depth=1, step_depth=1),
-    "max_steps": 400,
+    "max_steps": 600,
     "draws": 10,
     "batch_size": 128,
     "learning_rate": 2e-3,

@@ -17,7 +17,7 @@ __all__ = ["Convergence", "convergence_of"]
 LATE_SHARE = 0.15  # of the improvement since the first validation, in the second half of the training
 SMALLEST_FALL = 0.002  # of the score, in the last fifth of the training
 NOISE = 2.0  # standard errors of the score that a fall exceeds
-SETTLED = (StopReason.PATIENCE, StopReason.FIRST_RISE, StopReason.EVEN)
+SETTLED = (StopReason.PATIENCE, StopReason.SETTLED, StopReason.FIRST_RISE, StopReason.EVEN)
 BROKEN = (StopReason.DIVERGED, StopReason.COLLAPSED)
 
 

@@ -15,6 +15,16 @@ exact Gaussian bridge between :math:`\vartheta` and :math:`\theta_s`,
 .. math:: \theta_{s'} \sim N\big(\vartheta + \tfrac{s'^2}{s^2}(\theta_s - \vartheta),\;
           s'^2 (1 - \tfrac{s'^2}{s^2})\big).
 
+Where the parameters have bounds (``truncated``), a regression with truncated normal errors, :math:`N(\mu(x), \sigma^2)`
+between the bounds, says more than a standard normal distribution about them. Given :math:`\theta_s` it is again a
+truncated normal, and a step starts there, with :math:`g` of :mod:`~propersbi.samplers.truncated`:
+
+.. math:: \vartheta = M + \sqrt{V}\, g\Big(F; \tfrac{a - M}{\sqrt{V}}, \tfrac{b - M}{\sqrt{V}}\Big), \quad
+          M = \frac{s^2 \mu(x) + \sigma^2 \theta_s}{s^2 + \sigma^2},\; V = \frac{s^2 \sigma^2}{s^2 + \sigma^2},
+
+which is the equation above for :math:`\mu = 0`, :math:`\sigma = 1` and bounds :math:`a, b` at infinity. All draws then
+lie inside the bounds.
+
 Each step draws from a distribution and not a mean, so the chain is exact for any number of steps if the generator is:
 the number of refinement steps can be changed after training.
 
@@ -32,8 +42,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from propersbi.samplers.base import RefinedSampler
-from propersbi.samplers.bounds import Bounds
+from propersbi.samplers.bounds import UNBOUNDED, Bounds
 from propersbi.samplers.generator import ChainGenerator
+from propersbi.samplers.truncated import fit_truncated, truncate
 from propersbi.types import InputError
 
 __all__ = ["PURE_NOISE", "Refined"]
@@ -52,6 +63,8 @@ class Refined(RefinedSampler):
         center: Levels in training are log-normal, clipped to the range: the mean of their logarithm,
         spread: and its standard deviation.
         first: Share of the training spent on the first step, which starts from pure noise.
+        truncated: Whether steps start as truncated normal distributions where the parameters have bounds; for
+            parameters and data that are vectors.
 
     Examples:
         >>> from propersbi.networks import MLPGenerator
@@ -59,6 +72,13 @@ class Refined(RefinedSampler):
         >>> sampler.sample(5, torch.zeros(4, 3), refinement_steps=3).shape
         torch.Size([5, 4, 2])
     """
+
+    lower: Tensor
+    upper: Tensor
+    tilt: Tensor
+    slope: Tensor
+    shift: Tensor
+    scale: Tensor
 
     def __init__(
         self,
@@ -70,6 +90,7 @@ class Refined(RefinedSampler):
         center: float = -1.2,
         spread: float = 1.6,
         first: float = 0.1,
+        truncated: bool = False,
     ) -> None:
         super().__init__()
         if not 0 < lowest < highest:
@@ -79,6 +100,15 @@ class Refined(RefinedSampler):
         self.generator, self._refinement_steps = generator, _checked(refinement_steps)
         self.lowest, self.highest, self.center, self.spread, self.first = lowest, highest, center, spread, first
         self.theta_shape, self.x_shape = generator.theta_shape, generator.x_shape
+        self.truncated = truncated
+        if truncated:
+            dim, features = math.prod(self.theta_shape), math.prod(self.x_shape)
+            self.register_buffer("lower", torch.full((dim,), -UNBOUNDED))
+            self.register_buffer("upper", torch.full((dim,), UNBOUNDED))
+            self.register_buffer("tilt", torch.zeros(features, dim))
+            self.register_buffer("slope", torch.zeros(features, dim))
+            self.register_buffer("shift", torch.zeros(dim))
+            self.register_buffer("scale", torch.ones(dim))
 
     @property
     def refinement_steps(self) -> int:
@@ -86,8 +116,21 @@ class Refined(RefinedSampler):
         return self._refinement_steps
 
     def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:
-        """Prepare the generator."""
+        """Prepare the generator, and find where truncated steps start."""
         self.generator.prepare(theta, x, bounds)
+        bounded = bounds.lower.isfinite().any() or bounds.upper.isfinite().any()
+        if not self.truncated or bounds.point_masses or not bounded:
+            return
+        self.lower.copy_(bounds.lower.clamp(-UNBOUNDED, UNBOUNDED))
+        self.upper.copy_(bounds.upper.clamp(-UNBOUNDED, UNBOUNDED))
+        if bounds.tilt is not None:
+            self.tilt.copy_(bounds.tilt)
+        flat = x.flatten(1).float()
+        _, lower, upper = self._start(flat)
+        for buffer, found in zip(
+            (self.slope, self.shift, self.scale), fit_truncated(theta.flatten(1), flat, lower, upper), strict=True
+        ):
+            buffer.copy_(found)
 
     def training_pair(
         self, m: int, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]
@@ -99,7 +142,10 @@ class Refined(RefinedSampler):
         s = _beside(level, theta)
         noisy = theta + s * torch.randn_like(theta)
         skip, out = 1 / (1 + s**2), s / (1 + s**2).sqrt()
-        return self.step(m, self.generator.embed(x), noisy, level), (theta - skip * noisy) / out
+        raw = self.step(m, self.generator.embed(x), noisy, level)
+        if self._bounded():
+            raw = (self._truncated(raw, self._start(x.flatten(1)), noisy, s) - skip * noisy) / out
+        return raw, (theta - skip * noisy) / out
 
     def sample(
         self, m: int, x: Float[Tensor, "n *x"], *, refinement_steps: int | None = None
@@ -109,13 +155,34 @@ class Refined(RefinedSampler):
         context = self.generator.embed(x)
         rows = context.repeat(m, *[1] * (context.ndim - 1))  # every draw has its own noisy parameter
         noisy = math.sqrt(1 + PURE_NOISE**2) * torch.randn(len(rows), *self.theta_shape, device=x.device)
+        bounded = self._bounded()
+        start = tuple(part.repeat(m, 1) for part in self._start(x.flatten(1))) if bounded else ()
         for s, following in zip(levels, [*levels[1:], 0.0], strict=True):
-            raw = self.step(1, rows, noisy, torch.full((len(rows),), s, device=x.device))[0]
-            theta = noisy / (1 + s**2) + raw * s / math.sqrt(1 + s**2)
+            raw = self.step(1, rows, noisy, torch.full((len(rows),), s, device=x.device))
+            if bounded:
+                theta = self._truncated(raw, start, noisy, torch.full_like(noisy[:, :1], s))[0]
+            else:
+                theta = noisy / (1 + s**2) + raw[0] * s / math.sqrt(1 + s**2)
             share = (following / s) ** 2
             bridge = following * math.sqrt(1 - share)
             noisy = theta + share * (noisy - theta) + bridge * torch.randn_like(theta)
         return noisy.unflatten(0, (m, len(x)))
+
+    def _bounded(self) -> bool:
+        """Whether steps start as truncated normal distributions."""
+        return self.truncated and bool((self.lower > -UNBOUNDED).any() or (self.upper < UNBOUNDED).any())
+
+    def _start(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean and bounds of the regression for rows of data, ``(n, dim)`` each."""
+        moved = x @ self.tilt
+        return x @ self.slope + self.shift, self.lower + moved, self.upper + moved
+
+    def _truncated(self, raw: Tensor, start: tuple[Tensor, ...], noisy: Tensor, s: Tensor) -> Tensor:
+        """Parameters from the generator's output, inside the bounds."""
+        mean, lower, upper = start
+        total = s**2 + self.scale**2
+        center = (s**2 * mean + self.scale**2 * noisy) / total
+        return truncate(raw, center, s * self.scale / total.sqrt(), lower, upper)
 
     def levels(self, refinement_steps: int) -> list[float]:
         """The noise levels of a chain: pure noise, then in equal ratios through the middle of the range.

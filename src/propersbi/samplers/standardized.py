@@ -30,6 +30,9 @@ __all__ = ["Standardize", "Standardized", "acceptance_of"]
 
 SINGLE_DIGITS = 2.0**-24  # the relative rounding error of single precision
 PRECISION = 1e-4  # of the scale of a parameter that rounding may change: a posterior may be a hundred times narrower
+SMALLEST = 1e-300  # stands for zero and less where logarithms are taken
+NEXT_TO_ZERO = 1e-30  # bounds below it are zero
+LARGEST_LOGARITHM = 88.0  # of what single precision can hold
 LOW_ACCEPTANCE = 0.2  # share of draws inside a support that is known by a function below which the user is warned
 
 
@@ -43,6 +46,7 @@ class Standardize(nn.Module):
         shape: The event shape of what is standardised.
         tail: Beyond this many scales, values grow like a logarithm only; a single extreme number in the data then
             neither dominates the others nor overflows. ``None`` leaves tails alone, and the map can be inverted.
+        logarithms: Which coordinates of a vector are replaced by their logarithm first; they must be positive.
 
     Examples:
         >>> units = Standardize((2,)).fit(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
@@ -55,19 +59,20 @@ class Standardize(nn.Module):
     center: Tensor
     scale: Tensor
 
-    def __init__(self, shape: Sequence[int], tail: float | None = None) -> None:
+    def __init__(self, shape: Sequence[int], tail: float | None = None, logarithms: Sequence[int] = ()) -> None:
         super().__init__()
         if tail is not None and not tail > 0:
             raise InputError(f"'tail' must be positive, got {tail}.")
-        self.shape = tuple(shape)
-        self.tail = tail
+        self.shape, self.tail, self.logarithms = tuple(shape), tail, tuple(logarithms)
+        if logarithms and not (len(self.shape) == 1 and set(self.logarithms) <= set(range(self.shape[0]))):
+            raise InputError(f"Logarithms need a vector with numbers {self.logarithms}, got the shape {self.shape}.")
         size = self.shape if len(self.shape) == 1 else (1,) * len(self.shape)
         self.register_buffer("center", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("scale", torch.ones(size, dtype=torch.float64))
 
     def fit(self, values: Tensor) -> Standardize:
         """Find centre and scale on ``values`` ``(n, *shape)``: moments, or quantiles where tails are compressed."""
-        columns = values.detach().double().reshape(-1, self.center.numel()).cpu().numpy()
+        columns = self._curved(values.detach().double()).reshape(-1, self.center.numel()).cpu().numpy()
         spread = columns.std(0, ddof=1) if len(columns) > 1 else np.ones(columns.shape[1])
         center = columns.mean(0)
         if self.tail is not None:
@@ -80,7 +85,7 @@ class Standardize(nn.Module):
         return self
 
     def forward(self, values: Tensor) -> Tensor:
-        units = (values.double() - self.center) / self.scale
+        units = (self._curved(values.double()) - self.center) / self.scale
         if self.tail is not None:
             beyond = (units.abs() - self.tail).clamp_min(0)
             units = units.clamp(-self.tail, self.tail) + units.sign() * beyond.log1p()
@@ -90,7 +95,32 @@ class Standardize(nn.Module):
         """Back to the user's numbers, in double precision while :class:`Box` still has to round them."""
         if self.tail is not None:
             raise InputError("Compressed tails cannot be inverted.")
-        return units.double() * self.scale + self.center
+        values = units.double() * self.scale + self.center
+        if self.logarithms:
+            where = list(self.logarithms)
+            values[..., where] = values[..., where].clamp(max=LARGEST_LOGARITHM).exp()
+        return values
+
+    def log_volume(self, values: Float[Tensor, "*batch"]) -> Tensor | float:
+        r"""The logarithm of :math:`|\det \partial u / \partial v|` at the user's numbers."""
+        volume = -self.scale.expand(self.shape).log().sum().float()
+        return volume - self._curved(values.double())[..., list(self.logarithms)].sum(-1).float()
+
+    def of_bounds(self, bounds: Bounds) -> Bounds:
+        """Bounds of the user's numbers in units; a logarithm has no bound at zero."""
+        lower, upper = (self(end.reshape(self.shape)).flatten() for end in (bounds.lower, bounds.upper))
+        curved = torch.zeros(len(lower), dtype=torch.bool)
+        curved[list(self.logarithms)] = True
+        lower = torch.where(curved & (bounds.lower.flatten() < NEXT_TO_ZERO), -torch.inf, lower)
+        return Bounds(lower, upper, point_masses=bounds.point_masses)
+
+    def _curved(self, values: Tensor) -> Tensor:
+        """The numbers with logarithms where they are asked for."""
+        if not self.logarithms:
+            return values
+        where, curved = list(self.logarithms), values.clone()
+        curved[..., where] = values[..., where].clamp_min(SMALLEST).log()
+        return curved
 
 
 class Standardized(Wrapper):
@@ -170,11 +200,8 @@ class Standardized(Wrapper):
             self.box = self.box if self.box.bounded else Box.of(bounds)
             self._check_inside(theta.double())
             self.box = self.box.with_point_masses(theta.double())
-        shape = tuple(self.sampler.theta_shape)
-        own = self.domain.bounds(math.prod(shape))
-        lower, upper = (self.theta_units(e.reshape(shape)).flatten() for e in (own.lower, own.upper))
-        inner = Bounds(lower, upper, point_masses=own.point_masses)
-        self.sampler.prepare(self.theta_units(real), self.x_units(x), inner)
+        own = self.domain.bounds(math.prod(self.sampler.theta_shape))
+        self.sampler.prepare(self.theta_units(real), self.x_units(x), self.theta_units.of_bounds(own))
 
     def training_pair(
         self, m: int, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]
@@ -226,8 +253,7 @@ class Standardized(Wrapper):
         if not self.has_density:
             raise InputError("This posterior can only be sampled: its parameters have no density.")
         real = self._to_real(theta)
-        stretch = self.theta_units.scale.expand(tuple(self.sampler.theta_shape)).log().sum()
-        density = log_density(self.sampler, self.theta_units(real), self.x_units(x)) - stretch.float()
+        density = log_density(self.sampler, self.theta_units(real), self.x_units(x)) + self.theta_units.log_volume(real)
         if self.support is None:
             return density
         start = theta.ndim - len(self.theta_shape)

@@ -12,6 +12,8 @@ from propersbi.types import InputError
 
 __all__ = ["TrainConfig"]
 
+SETTLING_SHARE = 0.6  # of the steps so far in which the learning rate falls to zero once little is left to learn
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -33,6 +35,8 @@ class TrainConfig:
             validation.
         keep_within: Later weights are preferred as long as their score lies within this many standard errors of the
             paired difference of the lowest one: scores are hardly sensitive to the last gain in sharpness.
+        settle: If training has not clearly lowered the validation score by this step, there is little to learn beyond
+            what was found before training: the learning rate falls to zero soon, and training ends. ``None`` goes on.
         time_limit: Seconds of training at most, over all resumptions; the learning rate reaches zero there.
         checkpoint_every: Seconds between two checkpoints.
         devices: How many devices; each takes its share of every batch.
@@ -52,6 +56,7 @@ class TrainConfig:
     stopping: Sequence[Stopping] = (Patience(),)
     keep: Literal["best", "last"] = "best"
     keep_within: float = 1.0
+    settle: int | None = None
     time_limit: float | None = None
     checkpoint_every: float = 20.0
     devices: int = 1
@@ -67,7 +72,7 @@ class TrainConfig:
                 raise InputError(f"'{name}' must not be negative, got {getattr(self, name)}.")
         if not 0 <= self.average < 1:
             raise InputError(f"'average' must lie in [0, 1), got {self.average}.")
-        for name in ("time_limit", "clip"):
+        for name in ("time_limit", "clip", "settle"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"'{name}' must be positive or None, got {value}.")
@@ -81,10 +86,22 @@ class TrainConfig:
         object.__setattr__(self, "stopping", rules)
         object.__setattr__(self, "betas", tuple(self.betas))
 
-    def rate(self, step: int, seconds: float = 0.0) -> float:
-        """The learning rate of a step: linear rise, then a cosine that reaches zero when steps or time run out."""
+    def rate(self, step: int, seconds: float = 0.0, settled: int | None = None) -> float:
+        """The learning rate of a step: linear rise, then a cosine that reaches zero when steps or time run out.
+
+        Arguments:
+            step: The step.
+            seconds: Of training so far.
+            settled: The step at which there was little left to learn, if any: the rate falls to zero from there.
+        """
         rise = min(1.0, (step + 1) / max(1, self.warmup))
+        if settled is not None:
+            rise *= max(0.0, 1 - (step - settled) / max(1, self.last_step(settled) - settled))
         if not self.decay:
             return self.learning_rate * rise
         used = max(step / self.max_steps, seconds / self.time_limit if self.time_limit else 0.0)
         return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * min(1.0, used)))
+
+    def last_step(self, settled: int | None) -> int:
+        """The step at which training ends, early if there was little left to learn at the step ``settled``."""
+        return self.max_steps if settled is None else min(self.max_steps, round(settled * (1 + SETTLING_SHARE)))

@@ -17,6 +17,7 @@ class StopReason(StrEnum):
 
     MAX_STEPS = "max_steps"
     PATIENCE = "patience"
+    SETTLED = "settled"
     TIME_LIMIT = "time_limit"
     FIRST_RISE = "first_rise"
     EVEN = "even"
@@ -34,6 +35,7 @@ class StopReason(StrEnum):
 _SENTENCES = {
     StopReason.MAX_STEPS: "all steps were done",
     StopReason.PATIENCE: "the validation score no longer improved",
+    StopReason.SETTLED: "hardly anything was left to learn beyond what was found before training",
     StopReason.TIME_LIMIT: "the time limit was reached",
     StopReason.FIRST_RISE: "the validation score rose for the first time",
     StopReason.EVEN: "the critic no longer distinguished real from drawn parameters",
@@ -59,6 +61,7 @@ class History:
         seconds: Of training, over all resumptions.
         steps: Gradient steps done.
         stopped: Why the training ended.
+        settled: The step at which there was little left to learn, if that was found.
     """
 
     train: dict[str, list[float]] = field(default_factory=lambda: {"step": [], "loss": []})
@@ -70,6 +73,7 @@ class History:
     seconds: float = 0.0
     steps: int = 0
     stopped: StopReason | None = None
+    settled: int | None = None
 
     def record(self, *, loss: float, rate: float, score: float, excess: float, measures: dict[str, float]) -> None:
         """Add a validation at the present step."""
@@ -122,7 +126,8 @@ class History:
     @classmethod
     def from_json(cls, data: Any) -> History:
         """From what :meth:`to_json` gave; anything else is an :class:`InputError`."""
-        if not isinstance(data, dict) or set(data) != {entry.name for entry in fields(cls)}:
+        names = {entry.name for entry in fields(cls)}
+        if not isinstance(data, dict) or not names - {"settled"} <= set(data) <= names:
             raise InputError("A training history has missing or unknown entries.")
         try:
             history = cls(**{**data, "stopped": None if data["stopped"] is None else StopReason(data["stopped"])})
@@ -142,3 +147,5 @@ class History:
             raise ValueError("it holds entries that are not finite numbers")
         if not isinstance(self.steps, int) or self.steps < 0 or not isinstance(self.kept_step, int):
             raise ValueError("its steps are not whole numbers")
+        if self.settled is not None and not (isinstance(self.settled, int) and 0 <= self.settled <= self.steps):
+            raise ValueError("the step at which it settled is not one of its steps")

@@ -33,8 +33,9 @@ from propersbi.types import Batch, InputError, Phase
 
 __all__ = ["BatchSource", "train"]
 
-MAX_VALIDATION_ROWS = 5000  # scored in one validation, or fewer where these are as many numbers of theta:
+MAX_VALIDATION_ROWS = 2500  # scored in one validation, or fewer where these are as many numbers of theta:
 MAX_VALIDATION_NUMBERS = 100_000
+CLEAR_GAIN = 2.0  # standard errors of the paired difference by which training has to lower the score
 MEASURED_ROWS = 500  # of the validation pairs that the objective measures more on than its score
 
 
@@ -98,6 +99,7 @@ class _Run:
         self.history = History()
         self.batch = 0  # batches used so far
         self.lowest: Tensor | None = None  # the validation scores, pair by pair, where their mean was lowest
+        self.untrained: Tensor | None = None  # and before training
         self.path: Path | None = None
         self.rules: tuple[Stopping, ...] = (*objective.stopping, MaxSteps(config.max_steps), *config.stopping)
         if config.time_limit is not None:
@@ -112,6 +114,7 @@ class _Run:
             lr=config.learning_rate,
             betas=(config.betas[0], config.betas[1]),
             weight_decay=config.weight_decay,
+            fused=True,
         )
 
     def loop(self, batches: BatchSource, validation: Batch, progress: bool, log: LogFunction) -> History:
@@ -120,6 +123,8 @@ class _Run:
         bar = progress_bar(config.max_steps, "training", "step", show=progress, done=history.steps)
         losses: list[float] = []
         try:
+            if config.settle is not None and self.untrained is None:
+                self.validate_untrained(validation)
             history.stopped = self.reason()
             while history.stopped is None:
                 losses.append(self.step(batches, history.steps))
@@ -150,13 +155,17 @@ class _Run:
 
     def reason(self) -> StopReason | None:
         """Why to stop now, agreed on by all devices."""
-        reason: StopReason | None = self.fabric.broadcast(first_reason(self.rules, self.history))
+        settled = self.history.settled
+        over = settled is not None and self.history.steps >= self.config.last_step(settled)
+        found = StopReason.SETTLED if over else first_reason(self.rules, self.history)
+        reason: StopReason | None = self.fabric.broadcast(found)
         return reason
 
     def due(self, seconds: float) -> bool:
         """Whether to validate: now and then, and once more when steps or time have run out."""
         steps, config = self.history.steps, self.config
-        if steps % config.validate_every == 0 or steps >= config.max_steps:
+        last = config.last_step(self.history.settled)
+        if steps % config.validate_every == 0 or steps >= last or steps == config.settle:
             return True
         return config.time_limit is not None and bool(self.fabric.broadcast(seconds) >= config.time_limit)
 
@@ -186,7 +195,7 @@ class _Run:
         if self.config.clip is not None:
             nn.utils.clip_grad_norm_(network.parameters(), self.config.clip)
         for group in optimizer.param_groups:
-            group["lr"] = self.config.rate(step, self.history.seconds)
+            group["lr"] = self.config.rate(step, self.history.seconds, self.history.settled)
         optimizer.step()
         return loss.item()
 
@@ -209,11 +218,21 @@ class _Run:
         if self.lowest is None or score < self.lowest.mean():
             self.lowest = pairs
         excess = _excess(pairs, self.lowest)
-        rate = config.rate(history.steps - 1, history.seconds)
+        rate = config.rate(history.steps - 1, history.seconds, history.settled)
         history.record(loss=loss, rate=rate, score=score, excess=excess, measures=measures)
         if config.keep == "last" or excess <= config.keep_within:
             history.kept_step, history.kept_score = history.steps, score
             self.best = {name: [t.clone() for t in average] for name, average in self.averages.items()}
+        if self.untrained is not None and history.steps == config.settle:
+            gained = -_excess(pairs, self.untrained)
+            history.settled = history.steps if gained < CLEAR_GAIN else None
+
+    def validate_untrained(self, validation: Batch) -> None:
+        """Score the weights before training: what they already do well needs no training."""
+        pairs, _ = self.validation_scores(validation)
+        if pairs.isfinite().all():
+            self.untrained = self.lowest = pairs
+            self.history.kept_score = pairs.mean().item()
 
     def validation_scores(self, validation: Batch) -> tuple[Tensor, dict[str, float]]:
         """The weighted score of each pair, and what the objective measures besides."""
@@ -244,6 +263,7 @@ class _Run:
             "history": self.history.to_json(),
             "batch": self.batch,
             "lowest": self.lowest,
+            "untrained": self.untrained,
         }
         write_checkpoint(self.path, state)
 
@@ -257,7 +277,7 @@ class _Run:
             load(network, state["networks"][name])
             self.optimizers[name].load_state_dict(state["optimizers"][name])
         self.averages, self.best = state["averages"], state["best"]
-        self.batch, self.lowest = state["batch"], state["lowest"]
+        self.batch, self.lowest, self.untrained = state["batch"], state["lowest"], state["untrained"]
         self.history = History.from_json(state["history"])
 
 
