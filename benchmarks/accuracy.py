@@ -3,10 +3,10 @@
     python -m benchmarks.accuracy --tasks two_moons slcp --simulations 1000 10000 --seeds 1
     python -m benchmarks.accuracy --tasks two_moons slcp --methods "sbi NPE" "sbi NPSE"   # pip install propersbi[peers]
 
-Runs what is not yet in ``benchmarks/results/accuracy.csv``, adds it there and writes ``accuracy.md``, which also has
-published figures, and the README's table. Training, draws and scores are kept in ``benchmarks/runs``: a run that was
-interrupted continues. Samples are compared as in sbibm: 10 000 draws against 10 000 of the reference posterior,
-five-fold accuracy of a classifier.
+Runs what is not yet in ``benchmarks/results/accuracy.csv``, or was measured with an earlier version, adds it there and
+writes ``accuracy.md``, which also has published figures, and the README's table. Training, draws and scores are kept in
+``benchmarks/runs``: a run that was interrupted continues. Samples are compared as in sbibm: 10 000 draws against 10 000
+of the reference posterior, five-fold accuracy of a classifier.
 """
 
 from __future__ import annotations
@@ -31,11 +31,15 @@ from propersbi.tasks.task import Task
 
 HERE = Path(__file__).parent
 RESULTS, RUNS, README = HERE / "results", HERE / "runs", HERE.parent / "README.md"
-FIELDS = ["task", "method", "simulations", "seed", "c2st", "c2st_sd", "observations", "train_seconds", "steps"]
-FIELDS += ["sample_seconds", "draws", "version", "machine", "date"]
+FIELDS = ["task", "method", "simulations", "seed", "c2st", "c2st_sd", "observations", "train_seconds", "cpu_seconds"]
+FIELDS += ["steps", "sample_seconds", "draws", "version", "machine", "date"]
 OURS: dict[str, dict[str, Any]] = {"default": {}, "one pass": {"refinement_steps": 1}}
 METHODS = [*OURS, *PEERS]
-PUBLISHED = ["energy score", "GATSBI", "NPE", "FMPE", "NPSE", "NPE-PFN"]
+PUBLISHED = ["energy score", "GATSBI", "NPE", "NLE", "FMPE", "NPSE", "Simformer", "Simformer, structure given"]
+PUBLISHED += ["NPE-PFN", "filtered NPE-PFN", "GenSBI"]
+IN_README = ["energy score", "NPE", "FMPE", "NPSE"]  # beside the best of all
+READ_OFF = "≈"  # marks figures that were read off a plot
+EARLIER = "†"  # marks rows that were measured with the defaults of an earlier version
 
 
 def machine() -> str:
@@ -59,19 +63,22 @@ def train(method: str, task: Task, sims: Simulations, seed: int, folder: Path) -
 
 def draw(
     method: str, task: Task, simulations: int, seed: int, draws: int, observations: int, folder: Path
-) -> tuple[np.ndarray, dict[str, float]]:
+) -> tuple[np.ndarray, dict[str, Any]]:
     """The draws ``(observations, draws, dim theta)`` and their cost; made once and kept in the folder."""
     if (folder / "cost.json").exists():
         return np.load(folder / "draws.npy"), read_json(folder / "cost.json")
     sims = ps.simulate(task.prior, task.simulate, simulations, seed=seed)
+    resumed, started = (folder / "checkpoint.ckpt").exists(), time.process_time()
     sample, train_seconds, steps = train(method, task, sims, seed, folder)
+    cpu = "" if resumed else round(time.process_time() - started, 1)
     sample(task.observation(1), 10)  # warm-up
     samples, seconds = [], 0.0
     for i in range(1, observations + 1):
         started = time.perf_counter()
         samples.append(sample(task.observation(i), draws))
         seconds += time.perf_counter() - started
-    cost = {"train_seconds": train_seconds, "steps": steps, "sample_seconds": seconds / observations}
+    cost = {"train_seconds": train_seconds, "cpu_seconds": cpu, "steps": steps}
+    cost["sample_seconds"] = seconds / observations
     write_with(folder / "draws.npy", lambda file: np.save(file, np.stack(samples)))
     write_json(folder / "cost.json", cost)
     return np.stack(samples), cost
@@ -108,6 +115,7 @@ def measure(
         "c2st_sd": round(float(np.std(scores)), 4),
         "observations": observations,
         "train_seconds": round(cost["train_seconds"], 1),
+        "cpu_seconds": cost["cpu_seconds"],
         "steps": cost["steps"],
         "sample_seconds": round(cost["sample_seconds"], 3),
         "draws": draws,
@@ -148,32 +156,59 @@ def table(rows: list[dict[str, str]]) -> str:
         "Mean C2ST over the observations of each task, and in brackets the standard deviation over them. 0.5:",
         "indistinguishable from the true posterior; 1.0: always distinguished. `default` is `ps.fit` as it is, `one",
         "pass` has `refinement_steps=1`; sbi's methods were trained here with their own defaults. The last columns are",
-        "published figures ([sources](../published_c2st.csv)) and the difference to the best of them. Written by",
-        "`python -m benchmarks.accuracy`.",
+        f"published figures ([sources](../published_c2st.csv); {READ_OFF}: read off a plot) and the difference to the",
+        "best of them. Training is in seconds of the processor, or of the clock where those were not recorded.",
+        f"{EARLIER}: measured with the defaults of an earlier version. Written by `python -m benchmarks.accuracy`.",
         "",
         f"| {' | '.join(columns)} |",
         "|" + "---|" * len(columns),
     ]
-    published = read(HERE / "published_c2st.csv")
     for row in rows:
-        figures = {
-            other["method"]: float(other["c2st"])
-            for other in published
-            if (other["task"], other["simulations"]) == (row["task"], row["simulations"])
-        }
-        best = f"{float(row['c2st']) - min(figures.values()):+.3f}" if figures else ""
-        bold = "**" if figures and float(row["c2st"]) <= min(figures.values()) else ""
+        figures = published(row)
+        lowest = min((float(other["c2st"]) for other in figures.values()), default=None)
+        best = "" if lowest is None else f"{float(row['c2st']) - lowest:+.3f}"
+        bold = "**" if lowest is not None and round(float(row["c2st"]), 3) <= lowest else ""
         lines.append(
-            f"| {row['task']} | {int(row['simulations']):,} | {row['method']} | {row['seed']} "
+            f"| {row['task']} | {int(row['simulations']):,} | {row['method']}{mark(row)} | {row['seed']} "
             f"| {bold}{float(row['c2st']):.3f}{bold} ({float(row['c2st_sd']):.3f}) "
-            f"| {float(row['train_seconds']):.0f} s "
+            f"| {training(row)} "
             f"| {float(row['sample_seconds']) * 10_000 / int(row['draws']):.2f} s "
-            f"| {' | '.join(f'{figures[name]:.3f}' if name in figures else '' for name in PUBLISHED)} | {best} |"
+            f"| {' | '.join(short(figures.get(name)) for name in PUBLISHED)} | {best} |"
         )
     machines = sorted({row["machine"] for row in rows})
     dates = sorted({row["date"] for row in rows})
     note = f"Machine: {'; '.join(machines)}, one thread, often with the other core busy. Dates: {', '.join(dates)}."
     return "\n".join([*lines, "", note, ""])
+
+
+def published(row: dict[str, str]) -> dict[str, dict[str, str]]:
+    """The published figures for the task and simulations of a row, by method."""
+    key = (row["task"], row["simulations"])
+    return {
+        other["method"]: other
+        for other in read(HERE / "published_c2st.csv")
+        if (other["task"], other["simulations"]) == key
+    }
+
+
+def short(row: dict[str, str] | None) -> str:
+    """A figure without its leading zero, marked if it was read off a plot."""
+    if row is None:
+        return ""
+    read_off = READ_OFF if "read off" in row.get("source", "") else ""
+    return read_off + f"{float(row['c2st']):.3f}".removeprefix("0")
+
+
+def mark(row: dict[str, str]) -> str:
+    """Whether our own row was measured with the defaults of an earlier version."""
+    return EARLIER if row["method"] in OURS and row["version"] != ps.__version__ else ""
+
+
+def training(row: dict[str, str]) -> str:
+    """The time of training: of the processor where it is known, else of the clock."""
+    return (
+        f"{float(row['cpu_seconds']):.0f} s" if row["cpu_seconds"] else f"{float(row['train_seconds']):.0f} s by clock"
+    )
 
 
 def between(text: str, name: str) -> list[str]:
@@ -186,22 +221,30 @@ def between(text: str, name: str) -> list[str]:
 
 def brief(rows: list[dict[str, str]]) -> str:
     """The README's table: seed 0 of the defaults beside sbi's methods trained here, and published figures."""
-    peers, others = list(PEERS), [name for name in PUBLISHED if name != "GATSBI"]
-    columns = ["task", "simulations", "propersbi", "training", *(f"{name}, here" for name in peers), *others]
+    peers = list(PEERS)
+    columns = ["task", "simulations", "propersbi", "training", *(f"{name}, here" for name in peers), *IN_README]
+    columns += ["best published"]
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
     measured = {(row["task"], row["simulations"], row["method"]): row for row in rows if row["seed"] == "0"}
-    published = {(row["task"], row["simulations"], row["method"]): row for row in read(HERE / "published_c2st.csv")}
     for (task, simulations, method), row in measured.items():
         if method == "default":
-            cells = [measured.get((task, simulations, name)) for name in peers]
-            cells += [published.get((task, simulations, name)) for name in others]
-            figures = [f"{float(cell['c2st']):.3f}".removeprefix("0") if cell else "" for cell in (row, *cells)]
-            seconds = f"{float(row['train_seconds']):.0f} s"
-            lowest = min(figure for figure in figures if figure)
-            figures = [f"**{figure}**" if figure == lowest else figure for figure in figures]  # the best of all methods
-            columns = [task, f"{int(simulations):,}", figures[0], seconds, *figures[1:]]
-            lines.append(f"| {' | '.join(columns)} |")
+            figures = published(row)
+            others = [measured.get((task, simulations, name)) for name in peers]
+            others += [figures.get(name) for name in IN_README]
+            lowest = min([float(other["c2st"]) for other in figures.values()], default=1.0)
+            best = [other for other in figures.values() if float(other["c2st"]) == lowest]
+            cells = [short(row), *(short(other) for other in others), short(best[0] if best else None)]
+            least = min(float(cell.strip(READ_OFF)) for cell in cells if cell)
+            cells = [f"**{cell}**" if cell and float(cell.strip(READ_OFF)) == least else cell for cell in cells]
+            cells[-1] += f" {', '.join(other['method'] for other in best)}"
+            lines.append(
+                f"| {task} | {int(simulations):,} | {cells[0]}{mark(row)} | {training(row)} | {' | '.join(cells[1:])} |"
+            )
     return "\n".join([*lines, ""])
+
+
+def _key(row: dict[str, str]) -> tuple[str, ...]:
+    return row["task"], row["method"], row["simulations"], row["seed"]
 
 
 def main() -> None:
@@ -218,10 +261,11 @@ def main() -> None:
             for method in options.methods:
                 for seed in range(options.seeds):
                     key = (task, method, str(simulations), str(seed))
-                    if any((row["task"], row["method"], row["simulations"], row["seed"]) == key for row in read()):
+                    if any(_key(row) == key and not mark(row) for row in read()):
                         continue
                     new = measure(method, task, simulations, seed, options.draws, options.observations)
-                    write([*read(), {name: str(value) for name, value in new.items()}])
+                    others = [row for row in read() if _key(row) != key]
+                    write([*others, {name: str(value) for name, value in new.items()}])
     print(table(read()))
 
 
