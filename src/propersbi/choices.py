@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -10,19 +9,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from propersbi.given import described, takes_steps
 from propersbi.networks import is_grid, is_image_problem
-from propersbi.recipes import Factory, Own, Recipe, check_names, training_names
-from propersbi.samplers import Box, ChainGenerator, Refined, RefinedSampler, Sampler, Standardized, Support
+from propersbi.recipes import Factory, Recipe, check_names, training_names
+from propersbi.samplers import Box, ChainGenerator, RefinedSampler, Sampler, Standardized, Support
 from propersbi.samplers.base import refinement_steps_of
 from propersbi.samplers.blocks import with_integers
+from propersbi.samplers.logarithms import skewed_columns
 from propersbi.samplers.priors import UNKNOWN, Known, describe_columns, places, what_is_known
 from propersbi.samplers.torch_support import Described
 from propersbi.scoring import EnergyScore
 from propersbi.simulation.priors import parameter_names
-from propersbi.storage.config import CUSTOM, encode, qualified_name
 from propersbi.training.batches import as_tensor, checked_pairs, validation_size
 from propersbi.training.config import TrainConfig
 from propersbi.training.objectives import Objective
@@ -38,7 +37,7 @@ MANY_PAIRS = 9000  # training pairs above which the number of gradient steps gro
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
 LONG_DECAY = 0.3  # of the weights, there
 LOOKED_AT = 2000  # pairs that choices by the numbers themselves are made on
-LOG_GAIN = 0.1  # of the mean log-likelihood for which logarithms are taken
+LOG_REASON = "positive, and nearer to a normal distribution in logarithms"
 PREPARED_NUMBERS = 10_000_000  # of x, at most, that units, regression and bandwidths are found on
 
 
@@ -63,8 +62,8 @@ def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
     """
     columns = describe_columns(theta)
     theta, x = checked_pairs(theta, x)
-    shapes = theta.shape[1:], x.shape[1:]
-    return Choices(*shapes, len(theta), prior, changes, columns=columns, rows=some_rows(theta, x)).recipe()
+    known: dict[str, Any] = {"columns": columns, "rows": some_rows(theta, x)}
+    return Choices(theta.shape[1:], x.shape[1:], len(theta), prior, changes, **known).recipe()
 
 
 def some_rows(theta: Rows, x: Rows) -> tuple[Tensor, Tensor]:
@@ -252,14 +251,14 @@ class Choices:
         bounds = support.bounds(self.theta_shape[0])
         open_ended = (bounds.lower >= 0) & bounds.lower.isfinite() & bounds.upper.isinf()
         found = [i for i in skewed_columns(self.rows[0]) if open_ended[i] and i not in self.discrete()]
-        return tuple(found), "positive, and nearer to a normal distribution in logarithms" if found else ""
+        return tuple(found), LOG_REASON if found else ""
 
     def log_x(self) -> tuple[tuple[int, ...], str]:
         """Skewed positive data."""
         if self.rows is None or len(self.x_shape) != 1 or self.embedded():
             return (), ""
         found = tuple(skewed_columns(self.rows[1]))
-        return found, "positive, and nearer to a normal distribution in logarithms" if found else ""
+        return found, LOG_REASON if found else ""
 
     def tail(self) -> tuple[float, str]:
         """Scales beyond which data are compressed; on grids, whose sums and transforms matter, extremes only."""
@@ -301,8 +300,9 @@ class Choices:
     def max_steps(self, rows: int, steps: int) -> tuple[int, str]:
         """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
         numbers = math.prod(self.real_shape) + self.numbers()
-        growth = 0.25 if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
-        return round((2500 if steps == 1 else 5000) * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
+        usual, few = (2500, 0.25) if steps == 1 else (7000, 0.4)
+        growth = few if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
+        return round(usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 
     def weight_decay(self, rows: int) -> tuple[float, str]:
         """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""
@@ -315,49 +315,8 @@ class Choices:
         if isinstance(value, nn.Module):
             module = value.sampler if isinstance(value, Standardized) else value
             self.modules[name] = deepcopy(module)  # what the user gave is not trained in place
-            return _described(module)
+            return described(module)
         if name == "discrete":
             names = self.names or parameter_names(self.prior) or self.columns.names
             return places(value, names, math.prod(self.theta_shape))
         return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value
-
-
-def skewed_columns(values: Tensor) -> list[int]:
-    """Columns of positive numbers whose logarithms a normal distribution fits clearly better than themselves.
-
-    >>> skewed_columns(torch.stack([torch.linspace(-2, 2, 99).exp(), torch.linspace(1, 2, 99)], 1))
-    [0]
-    """
-    positive = (values > 0).all(0)
-    logs = values.clamp_min(torch.finfo(torch.float64).tiny).log()
-    # The difference of the mean log-likelihoods of a log-normal and a normal distribution.
-    gain = (values.std(0) / logs.std(0)).log() - logs.mean(0)
-    return torch.nonzero(positive & (gain > LOG_GAIN)).flatten().tolist()
-
-
-def takes_steps(network: Any) -> bool:
-    """Whether what makes a network can make one that is a step of a chain; by default it can."""
-    if network is None or isinstance(network, Own):
-        return True
-    target = network.target if isinstance(network, Factory) else network
-    if isinstance(target, type):
-        return issubclass(target, ChainGenerator | Refined)
-    return "chain" in _parameters(target)
-
-
-def _parameters(function: Any) -> list[str]:
-    """Names of the arguments that a function takes; one with ``**options`` takes all."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    return [p.name for p in parameters] + ["chain" for p in parameters if p.kind is p.VAR_KEYWORD]
-
-
-def _described(module: nn.Module) -> Factory | Own:
-    """A built network by its class and options, if it is the library's, else by its name."""
-    data = encode(module)
-    if data["class"] == CUSTOM or any(isinstance(value, dict) for value in data.values()):
-        return Own(qualified_name(module))
-    names = [name for name in data if name not in ("class", "theta_shape", "x_shape")]
-    return Factory(data["class"], {name: getattr(module, name) for name in names})
