@@ -87,7 +87,7 @@ def test_objects_of_the_users_own_are_kept_by_name_and_must_be_passed_again():
         (
             ((2,), (2,)),
             [
-                "20 draws per pair: refinement",
+                "10 draws per pair: more draws did not help",
                 "learning rate 0.006: ",
                 "8 refinement steps: ",
                 "linear regression first: ",
