@@ -58,7 +58,7 @@ def test_a_run_returns_its_posterior_its_diagnostics_and_its_report(finished):
     assert "3 draws per pair" in page
     assert "all steps were done" in page
     assert "the problem itself" in page
-    assert "propersbi.run(&#39;own&#39;, simulations=300, seed=3, draws=3" in page
+    assert "propersbi.run(&#39;own&#39;, simulations=300, test=50, seed=3, draws=3" in page
 
 
 def test_the_record_is_typed(finished):
