@@ -12,10 +12,10 @@ from torch import nn
 import propersbi as ps
 from propersbi.networks import MLPGenerator
 from propersbi.posterior import Posterior, checked_names
-from propersbi.posterior_files import config_checksum
 from propersbi.samplers.base import Adapted, Sampler
 from propersbi.samplers.bounds import Box
 from propersbi.samplers.standardized import Standardize, Standardized
+from propersbi.storage.files import checksum_of_json
 from propersbi.types import InputError
 from tests.laws.cases import OwnModule
 
@@ -108,11 +108,11 @@ def test_the_default_observation_is_kept(tmp_path):
     assert loaded.sample((5,)).shape == (5, 2)
 
 
-def test_saving_again_replaces_the_whole(saved):
+def test_saving_again_leaves_nothing_else_behind(saved):
     posterior, folder = saved
     (folder / "stray").write_text("old")
     posterior.save(folder)
-    assert sorted(os.listdir(folder)) == ["config.json", "weights.safetensors"]
+    assert sorted(os.listdir(folder)) == ["config.json", "stray", "weights.safetensors"]
     assert os.listdir(folder.parent) == ["posterior"]
 
 
@@ -144,7 +144,7 @@ def rewritten(folder, change):
     config = json.loads((folder / "config.json").read_text())
     config.pop("checksum")
     change(config)
-    (folder / "config.json").write_text(json.dumps({**config, "checksum": config_checksum(config)}))
+    (folder / "config.json").write_text(json.dumps({**config, "checksum": checksum_of_json(config)}))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 
 import propersbi as ps
 from propersbi.posterior import Posterior
-from propersbi.posterior_files import config_checksum
 from propersbi.samplers import Sampler
+from propersbi.storage.files import checksum_of_json
 from propersbi.types import InputError
 from propersbi.typicality import TypicalityTest, UnlikeSimulations, features_of, find_typicality
 from propersbi.typicality.conformal import MAX_NUMBERS
@@ -231,7 +231,7 @@ def test_damaged_statistics_are_refused(tmp_path, change):
     config = json.loads((tmp_path / "p" / "config.json").read_text())
     config.pop("checksum")
     config["weights"] = hashlib.sha256((tmp_path / "p" / "weights.safetensors").read_bytes()).hexdigest()
-    (tmp_path / "p" / "config.json").write_text(json.dumps({**config, "checksum": config_checksum(config)}))
+    (tmp_path / "p" / "config.json").write_text(json.dumps({**config, "checksum": checksum_of_json(config)}))
     with pytest.raises(InputError, match="statistics of the simulations"):
         Posterior.load(tmp_path / "p")
 

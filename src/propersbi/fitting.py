@@ -154,7 +154,7 @@ def _warn(history: History) -> None:
         warnings.warn(
             f"Training stopped at step {history.steps}: {history.stopped.sentence}. The weights of step "
             f"{history.kept_step} are kept.{hint}",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -16,12 +16,14 @@ from propersbi.posterior import Posterior
 from propersbi.recipes import Recipe
 from propersbi.samplers.priors import describe_columns
 from propersbi.simulation.priors import parameter_names as names_of
+from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.batches import as_tensor, checked_pairs
 from propersbi.types import InputError
 
 __all__ = ["checked_weight", "fit"]
 
 
+@torch_defaults()
 def fit(
     theta: Any,
     x: Any,

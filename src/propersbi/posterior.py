@@ -20,6 +20,7 @@ from propersbi.samplers.base import log_density, refinement_steps_of, sample_wit
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import seeded
 from propersbi.storage.tables import Summary, html_table
+from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.summaries import add_posterior, densest, summarise
 from propersbi.training.history import History
 from propersbi.types import InputError
@@ -89,6 +90,7 @@ class Posterior:
         sampler = self.sampler.samplers[0] if isinstance(self.sampler, Mixture) else self.sampler
         return sampler.box if isinstance(sampler, Standardized) else Box()
 
+    @torch_defaults()
     def sample(
         self,
         sample_shape: int | Sequence[int] = (),
@@ -108,6 +110,7 @@ class Posterior:
         draws = self._draw(math.prod(shape), observation, show_progress_bars, refinement_steps, seed)
         return draws[:, 0].reshape(*shape, *self.theta_shape)
 
+    @torch_defaults()
     def sample_batched(
         self,
         sample_shape: int | Sequence[int],
@@ -148,6 +151,7 @@ class Posterior:
         with torch.inference_mode(False):
             return torch.empty(m, n, *self.theta_shape, dtype=like.dtype, device=like.device)
 
+    @torch_defaults()
     def log_prob(self, theta: Any, x: Any = None) -> Tensor:
         """The logarithm of the density at ``theta (k, *theta_shape)``, for posteriors that have one: ``(k,)``."""
         observation = self._observation(x)
@@ -157,6 +161,7 @@ class Posterior:
         with torch.inference_mode():
             return log_density(self.sampler, values.unsqueeze(1), observation.to(self.device))[:, 0]
 
+    @torch_defaults()
     def typicality(self, x: Any = None) -> Typicality:
         """How like the simulations an observation is: a p-value, and the numbers that deviate most.
 
@@ -189,7 +194,7 @@ class Posterior:
             message = f"{count} of {n} observations are unlike the simulations, most of all row {lowest} {first}"
         else:
             return
-        warnings.warn(message, UnlikeSimulations, stacklevel=3)
+        warnings.warn(message, UnlikeSimulations, stacklevel=4)
 
     def map(self, x: Any = None, *, num_samples: int = 5000, seed: int | None = None) -> Tensor:
         """The densest of many draws, ``(*theta_shape,)``: an estimate of the most probable parameter.
@@ -239,6 +244,7 @@ class Posterior:
         groups.add_data("observed_data", observed[0].cpu().numpy(), draws=False)
         return arviz_of(groups)
 
+    @torch_defaults()
     def set_default_x(self, x: Any) -> Posterior:
         """Remember an observation; returns the posterior itself."""
         self.default_x = torch.as_tensor(one_observation(x, self.x_shape)).unsqueeze(0)

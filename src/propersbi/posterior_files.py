@@ -8,10 +8,7 @@ them is an :class:`~propersbi.types.InputError` that names the file.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,15 +23,20 @@ from torch import Tensor, nn
 from propersbi.recipes import Recipe
 from propersbi.samplers import Sampler
 from propersbi.storage.config import decode, encode
-from propersbi.storage.files import read_json, write_bytes, write_json
+from propersbi.storage.files import checksum_of_json, read_bytes, read_json, sweep, write_bytes, write_json
+from propersbi.storage.locks import Lock
+from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.history import History
 from propersbi.types import InputError
 from propersbi.typicality import TypicalityTest
 
-__all__ = ["SavedPosterior", "config_checksum", "read_posterior", "write_posterior"]
+__all__ = ["SavedPosterior", "read_posterior", "write_posterior"]
 
 FORMAT = 2
 ENTRIES = {"sampler": dict, "parameter_names": list, "recipe": dict, "history": dict, "info": dict, "weights": str}
+WEIGHTS = "weights.safetensors"
+PATIENCE = 120.0  # seconds to wait for another process that saves
+MAX_TRIES = 20  # of reading while another process saves
 SAMPLER, TYPICALITY, DEFAULT_X = "sampler.", "typicality.", "default_x"
 FOREIGN = (AttributeError, TypeError, ValueError, KeyError, IndexError, ArithmeticError, AssertionError, RuntimeError)
 
@@ -65,7 +67,7 @@ class SavedPosterior:
 
 
 def write_posterior(folder: Path, saved: SavedPosterior) -> None:
-    """Write a posterior; an older one in the folder is replaced as a whole."""
+    """Write a posterior; an older one in the folder is replaced in one step."""
     tensors = {f"{SAMPLER}{name}": tensor for name, tensor in saved.sampler.state_dict().items()}
     if saved.default_x is not None:
         tensors[DEFAULT_X] = saved.default_x
@@ -82,20 +84,46 @@ def write_posterior(folder: Path, saved: SavedPosterior) -> None:
         "x_names": None if saved.x_names is None else list(saved.x_names),
         "weights": hashlib.sha256(weights).hexdigest(),
     }
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    with Lock(folder / ".lock", f"The posterior '{folder}'", wait=PATIENCE):
+        _commit(folder, config, weights)
+
+
+def _commit(folder: Path, config: Mapping[str, Any], weights: bytes) -> None:
+    """Replace a posterior in one step: by its ``config.json``, which names its weights by their checksum.
+
+    The new weights have a name of their own until then, so that a reader finds the old posterior or the new one,
+    whenever the writer is killed.
+    """
+    sweep(folder)
+    new = _new_weights(folder, config["weights"])
     try:
-        write_bytes(temporary / "weights.safetensors", weights)
-        write_json(temporary / "config.json", {**config, "checksum": config_checksum(config)})
-        _replace_folder(temporary, folder)
+        write_bytes(new, weights)
+        write_json(folder / "config.json", {**config, "checksum": checksum_of_json(config)})
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        for other in folder.glob("weights-*.safetensors"):  # of this writer, if it fails, and of one that was killed
+            if not _in_use(folder, other):
+                other.unlink(missing_ok=True)
+    new.replace(folder / WEIGHTS)
 
 
+def _new_weights(folder: Path, checksum: str) -> Path:
+    return folder / f"weights-{checksum[:16]}.safetensors"
+
+
+def _in_use(folder: Path, weights: Path) -> bool:
+    """Whether the present ``config.json`` means these weights."""
+    try:
+        return _new_weights(folder, _read_config(folder)["weights"]) == weights
+    except InputError:
+        return False
+
+
+@torch_defaults()
 def read_posterior(folder: Path, own: Mapping[str, Any]) -> SavedPosterior:
     """Read what :func:`write_posterior` wrote, with objects of the user's own, by role, put in their places."""
     try:
-        return _read(folder, own)
+        config, tensors = _read_files(folder)
+        return _build(folder, config, tensors, own)
     except InputError:
         raise
     except (*FOREIGN, RecursionError) as error:
@@ -103,14 +131,22 @@ def read_posterior(folder: Path, own: Mapping[str, Any]) -> SavedPosterior:
         raise InputError(f"'{folder}' holds a damaged posterior ({reason}).") from None
 
 
-def config_checksum(config: Mapping[str, Any]) -> str:
-    """The checksum of all other entries of ``config.json``."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+def _read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Config and weights that belong together, also while another process replaces them."""
+    for _ in range(MAX_TRIES):
+        config = _read_config(folder)
+        new = _new_weights(folder, config["weights"])
+        try:
+            return config, _read_weights(new if new.exists() else folder / WEIGHTS, config["weights"])
+        except InputError:
+            if _read_config(folder) == config and not new.exists():
+                break
+    return config, _read_weights(folder / WEIGHTS, config["weights"])
 
 
-def _read(folder: Path, own: Mapping[str, Any]) -> SavedPosterior:
-    config = _read_config(folder)
-    tensors = _read_weights(folder / "weights.safetensors", config["weights"])
+def _build(
+    folder: Path, config: Mapping[str, Any], tensors: dict[str, Tensor], own: Mapping[str, Any]
+) -> SavedPosterior:
     custom = {**own, **dict.fromkeys(("module", "sampler", "samplers", "generator"), own.get("network"))}
     given = any(own.get(name) is not None for name in ("network", "embedding"))
     # Built without memory: a file that asks for a gigantic network is refused, and does not fill the machine.
@@ -135,14 +171,12 @@ def _read(folder: Path, own: Mapping[str, Any]) -> SavedPosterior:
 
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
-    if path.exists() and not path.is_file():
-        raise InputError(f"'{path}' cannot be read: it is not a regular file.")
     config = read_json(path)
     if not isinstance(config, dict) or "format" not in config:
         raise InputError(f"'{folder}' does not hold a posterior.")
     if config["format"] != FORMAT:
         raise InputError(f"'{folder}' has format {config['format']!s:.80}; this version reads format {FORMAT}.")
-    if config.pop("checksum", None) != config_checksum(config):
+    if config.pop("checksum", None) != checksum_of_json(config):
         raise InputError(f"'{path}' was changed after it was saved: its checksum does not fit.")
     for key, kind in ENTRIES.items():
         if key not in config:
@@ -153,12 +187,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _read_weights(path: Path, checksum: str) -> dict[str, Tensor]:
-    if path.exists() and not path.is_file():
-        raise InputError(f"'{path}' cannot be read: it is not a regular file.")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"'{path}' cannot be read: {error.strerror}.") from None
+    content = read_bytes(path)
     if hashlib.sha256(content).hexdigest() != checksum:
         raise InputError(f"'{path}' was changed after it was saved: its checksum does not fit.")
     try:
@@ -181,12 +210,3 @@ def _fill(sampler: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
         if not tensor.isfinite().all():
             raise InputError(f"The weights in '{folder}' are not all finite: '{name}' holds NaN or infinity.")
     sampler.load_state_dict(tensors, assign=True)
-
-
-def _replace_folder(new: Path, place: Path) -> None:
-    """Put a folder in the place of another; the old one stands beside until then, so that one is always whole."""
-    old = place.with_name(f".{place.name}.{os.getpid()}.old")
-    if place.exists():
-        place.rename(old)
-    new.rename(place)
-    shutil.rmtree(old, ignore_errors=True)

@@ -14,13 +14,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from torch import nn
@@ -39,6 +41,8 @@ from propersbi.simulation.priors import parameter_names
 from propersbi.simulation.simulations import Failures, Simulations, simulate
 from propersbi.simulation.store import Store
 from propersbi.storage.config import decode
+from propersbi.storage.files import sweep
+from propersbi.storage.locks import Lock
 from propersbi.storage.randomness import seeded
 from propersbi.storage.records import (
     DiagnosisRecord,
@@ -56,6 +60,20 @@ CONTENT_OPTIONS = ("batched", "timeout", "on_error", "max_failed")  # of simulat
 SIMULATION_OPTIONS = (*CONTENT_OPTIONS, "force", "executor")  # arguments of simulate that a caller may change
 
 
+Step = TypeVar("Step", bound=Callable[..., Any])
+
+
+def alone(step: Step) -> Step:
+    """A step of a run that no other process may take at the same time."""
+
+    @wraps(step)
+    def locked(run: Run, *given: Any, **named: Any) -> Any:
+        with run.locked():
+            return step(run, *given, **named)
+
+    return cast(Step, locked)
+
+
 class Run:
     """The directory of one run and the steps that fill it.
 
@@ -66,6 +84,7 @@ class Run:
 
     def __init__(self, folder: str | Path, problem: Problem | None = None) -> None:
         self.folder, self.problem = Path(folder), problem
+        self._lock: Lock | None = None
 
     def __repr__(self) -> str:
         return f"Run('{self.folder}')"
@@ -96,6 +115,19 @@ class Run:
             )
         replace(record, command=command, versions=versions(), machine=machine()).save(created.folder)
         return created
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from writing into the directory; :class:`LockedError` if one does already."""
+        if self._lock is not None or "LOCAL_RANK" in os.environ:  # processes of one training share its lock
+            yield
+            return
+        with Lock(self.folder / ".lock", f"The run '{self.folder}'") as self._lock:
+            try:
+                sweep(self.folder)
+                yield
+            finally:
+                self._lock = None
 
     @property
     def record(self) -> RunRecord:
@@ -130,6 +162,7 @@ class Run:
             prior=own.prior,
         )
 
+    @alone
     def simulate(
         self,
         n: int | None = None,
@@ -167,6 +200,7 @@ class Run:
         work = {"path": self.folder / "simulations", "half": problem.settings.half_precision}
         return {**work, "parameter_names": problem.parameter_names, **problem.simulation_options(), **options}
 
+    @alone
     def train(self, *, seed: int = 0, **changes: Any) -> Posterior:
         """Fill ``posterior/`` from the simulations; continues from the checkpoint."""
         theta, x = self._pairs("train")
@@ -176,6 +210,7 @@ class Run:
         self._note(training=training_record(posterior, seed))
         return posterior
 
+    @alone
     def sequential(
         self,
         observation: Observation,
@@ -215,6 +250,7 @@ class Run:
         self._note(simulations=SimulationsRecord(*counts), training=training_record(posterior, seed))
         return posterior
 
+    @alone
     def diagnose(
         self,
         observation: Observation | None = None,

@@ -64,20 +64,21 @@ def run(
         raise InputError(f"{rounds} rounds are for one observation: give an 'observation' (--observation FILE).")
     asked = {"simulations": simulations, "rounds": rounds, "test": test, "seed": seed, **changes}
     started = Run.create(folder or Path("runs") / Path(found.name).stem, found, command or _call(found, asked))
-    simulation = {name: changes.pop(name) for name in SIMULATION_OPTIONS if name in changes}
-    work: dict[str, Any] = {"test": test, "seed": seed, "workers": workers, "progress": progress, **simulation}
-    if rounds != 1 and observed is not None:
-        changes |= {"rounds": rounds, "correction": correction or Truncated()}
-        started.sequential(observed, simulations, **work, **changes)
-    else:
-        pairs = started.simulate(simulations, **work)
-        if observed is not None:
-            observed = observed.arranged(pairs.x_names)
-            one_observation(observed.values, tuple(pairs.x.shape[1:]), name="observation")
-        started.train(seed=seed, progress=progress, **changes)
-    simulation.pop("force", None)
-    started.diagnose(observed, seed=seed, progress=progress, **simulation)
-    report(started.folder)
+    with started.locked():
+        simulation = {name: changes.pop(name) for name in SIMULATION_OPTIONS if name in changes}
+        work: dict[str, Any] = {"test": test, "seed": seed, "workers": workers, "progress": progress, **simulation}
+        if rounds != 1 and observed is not None:
+            changes |= {"rounds": rounds, "correction": correction or Truncated()}
+            started.sequential(observed, simulations, **work, **changes)
+        else:
+            pairs = started.simulate(simulations, **work)
+            if observed is not None:
+                observed = observed.arranged(pairs.x_names)
+                one_observation(observed.values, tuple(pairs.x.shape[1:]), name="observation")
+            started.train(seed=seed, progress=progress, **changes)
+        simulation.pop("force", None)
+        started.diagnose(observed, seed=seed, progress=progress, **simulation)
+        report(started.folder)
     return started
 
 

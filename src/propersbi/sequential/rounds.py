@@ -37,6 +37,7 @@ from propersbi.simulation.results import stored
 from propersbi.simulation.store import check_whole
 from propersbi.storage.files import read_json, write_json
 from propersbi.storage.records import RoundRecord
+from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.logging import prefixed
 from propersbi.types import Executor, InputError, Simulator
 
@@ -146,6 +147,7 @@ class _Training:
             steps = self.options["refinement_steps"]
             raise InputError(f"CorrectedLatent draws z of a one-pass generator: refinement_steps = 1, not {steps}.")
 
+    @torch_defaults()
     def round(self, number: int, new: Simulations, done: Rounds) -> Posterior:
         """Train on all rounds so far."""
         observation = one_observation(self.observation, done.x[-1].shape[1:], name="x_o")

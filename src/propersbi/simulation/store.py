@@ -32,7 +32,7 @@ from propersbi.simulation.failures import Failures
 from propersbi.simulation.manifest import check_whole, create_manifest, manifest_path, read_manifest, write_manifest
 from propersbi.simulation.shards import Layout, Shard, describe, encode_shard, layout_of, same_layout
 from propersbi.simulation.stored_rows import StoredRows
-from propersbi.storage.files import read_bytes, read_json, write_bytes
+from propersbi.storage.files import read_bytes, read_json, sweep, write_bytes
 from propersbi.types import InputError
 
 __all__ = ["Store", "check_group", "check_whole"]
@@ -89,6 +89,8 @@ class Store:
         except OSError as error:
             raise InputError(f"Simulations cannot be stored in '{folder}': {error}.") from error
         store = cls.open(folder)
+        for place in (store.folder, *store.folder.glob("*/")):
+            sweep(place)
         for name, actual in (("seed", store.seed), ("chunk_size", store.chunk_size)):
             if actual != settings[name]:
                 raise InputError(f"The simulations in '{folder}' have {name} {actual}, not {settings[name]}.")

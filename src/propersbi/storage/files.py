@@ -12,16 +12,29 @@ import hashlib
 import json
 import math
 import os
+import re
 import secrets
+import socket
 import stat
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 from propersbi.types import InputError
 
-__all__ = ["checksum_of_json", "read_bytes", "read_json", "write_bytes", "write_json", "write_text", "write_with"]
+__all__ = [
+    "checksum_of_json",
+    "read_bytes",
+    "read_json",
+    "sweep",
+    "temporary_name",
+    "write_bytes",
+    "write_json",
+    "write_text",
+    "write_with",
+]
 
 MAX_JSON_BYTES = 1 << 28
 MAX_DEPTH = 100  # of nested lists and objects
@@ -37,7 +50,7 @@ def write_with(path: str | Path, write: Callable[[IO[bytes]], Any], *, replace: 
     Without ``replace``, a file that another process has put there first is left alone.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # threads and other machines write too
+    temporary = temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
@@ -51,6 +64,30 @@ def write_with(path: str | Path, write: Callable[[IO[bytes]], Any], *, replace: 
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
     return done
+
+
+def temporary_name(path: Path) -> Path:
+    """A name beside ``path`` that no other process or thread uses; it says which process on which machine it is of."""
+    return path.with_name(f".{path.name:.100}.{_host()}-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+
+
+def sweep(folder: str | Path) -> None:
+    """Remove the temporary files that processes of this machine have left behind when they were killed."""
+    for path in Path(folder).glob(".*.tmp"):
+        match = re.fullmatch(r"\..*\.([0-9a-f]{8})-(\d+)-[0-9a-f]{8}\.tmp", path.name)
+        if match is None or match[1] != _host():
+            continue
+        try:
+            os.kill(int(match[2]), 0)
+        except ProcessLookupError:
+            path.unlink(missing_ok=True)
+        except (OSError, OverflowError):
+            continue
+
+
+@cache
+def _host() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
 def _put(temporary: Path, path: Path, replace: bool) -> bool:

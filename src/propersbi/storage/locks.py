@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from propersbi.storage.files import read_json, write_json
+from propersbi.storage.files import read_json, temporary_name, write_json
 from propersbi.types import InputError
 
 __all__ = ["Lock", "LockedError", "Owner"]
@@ -140,7 +140,7 @@ class Lock:
             alive = self._silent_for() < self.silence
         if alive:
             return "another process" if owner is None else str(owner)
-        aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
+        aside = temporary_name(self.path)
         try:
             self.path.rename(aside)
         except FileNotFoundError:
@@ -161,7 +161,7 @@ class Lock:
 
     def _silent_for(self) -> float:
         """Seconds since the last heartbeat, by the clock of the file system."""
-        clock = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
+        clock = temporary_name(self.path)
         try:
             clock.touch()
             return clock.stat().st_mtime - self.path.stat().st_mtime

@@ -125,7 +125,7 @@ def checked_pairs(theta: Any, x: Any) -> tuple[Rows, Rows]:
     if not finite.any():
         raise InputError(f"All {n} simulations hold NaN or infinite numbers.")
     bad = int((~finite).sum())
-    warnings.warn(f"{bad} of {n} simulations hold NaN or infinite numbers and are left out.", stacklevel=3)
+    warnings.warn(f"{bad} of {n} simulations hold NaN or infinite numbers and are left out.", stacklevel=4)
     return theta[finite], x[finite]
 
 

@@ -19,10 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from propersbi.storage.files import sweep
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import seeded
-from propersbi.training.averages import load, mix, swapped, tensors
-from propersbi.training.checkpoint import check_identity, config_identity, digest, read_checkpoint, write_checkpoint
+from propersbi.training.averages import load, load_moments, mix, moments, moments_like, swapped, tensors
+from propersbi.training.checkpoint import config_identity, digest, read_checkpoint, write_checkpoint
 from propersbi.training.config import TrainConfig
 from propersbi.training.history import History, StopReason
 from propersbi.training.logging import LogFunction, Logger, log_function
@@ -80,7 +81,7 @@ def train(
         own = {"seed": seed, "validation": digest([validation.theta, validation.x, validation.weight])}
         own |= {"batch_size": len(batches[0]), **(identity or {})}
         run = _Run(objective, config, seed, fabric, own)
-        run.resume(Path(checkpoint) if checkpoint else None)
+        run.resume(Path(checkpoint) if checkpoint else None, len(validation))
         first = fabric.is_global_zero
         return run.loop(batches, validation.to(fabric.device), progress and first, log if first else log_function(None))
 
@@ -254,31 +255,36 @@ class _Run:
     def save(self) -> None:
         if self.path is None or not self.fabric.is_global_zero:
             return
-        state = {
-            "identity": self.identity,
-            "networks": {name: tensors(network) for name, network in self.networks.items()},
-            "averages": self.averages,
-            "best": self.best,
-            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
-            "history": self.history.to_json(),
-            "batch": self.batch,
-            "lowest": self.lowest,
-            "untrained": self.untrained,
-        }
-        write_checkpoint(self.path, state)
-
-    def resume(self, path: Path | None) -> None:
-        self.path = path
-        if path is None or not path.exists():
-            return
-        state = read_checkpoint(path, self.fabric.device)
-        check_identity(path, state["identity"], self.identity)
+        remembered = {name: moments(optimizer) for name, optimizer in self.optimizers.items()}
+        values: dict[str, list[Tensor]] = {"lowest": _copies(self.lowest), "untrained": _copies(self.untrained)}
         for name, network in self.networks.items():
-            load(network, state["networks"][name])
-            self.optimizers[name].load_state_dict(state["optimizers"][name])
-        self.averages, self.best = state["averages"], state["best"]
-        self.batch, self.lowest, self.untrained = state["batch"], state["lowest"], state["untrained"]
-        self.history = History.from_json(state["history"])
+            values |= {f"network {name}": tensors(network), f"moments {name}": remembered[name][0]}
+            values |= {f"average {name}": self.averages[name], f"best {name}": self.best[name]}
+        state: dict[str, Any] = {f"moments {name}": part[1] for name, part in remembered.items()}
+        state |= {"identity": self.identity, "history": self.history.to_json(), "batch": self.batch}
+        write_checkpoint(self.path, values, state)
+
+    def resume(self, path: Path | None, validation_rows: int) -> None:
+        self.path = path
+        if path is None:
+            return
+        sweep(path.parent)
+        if not path.exists():
+            return
+        saved = read_checkpoint(path, self.fabric.device)
+        saved.check_identity(self.identity)
+        self.history, self.batch = saved.history(), saved.count("batch")
+        finite = self.history.stopped is not StopReason.DIVERGED
+        for name, network in self.networks.items():
+            own, optimizer = tensors(network), self.optimizers[name]
+            self.best[name] = saved.like(f"best {name}", own)
+            self.averages[name] = saved.like(f"average {name}", own, finite=finite)
+            load(network, saved.like(f"network {name}", own, finite=finite))
+            known = saved.flags(f"moments {name}", len(list(network.parameters())))
+            remembered = saved.like(f"moments {name}", moments_like(network, known), finite=finite)
+            load_moments(optimizer, remembered, known)
+        scores = torch.zeros(validation_rows, dtype=torch.float64)
+        self.lowest, self.untrained = saved.one("lowest", scores), saved.one("untrained", scores)
 
 
 def _fabric(config: TrainConfig, device: str) -> Any:
@@ -294,6 +300,10 @@ def _fabric(config: TrainConfig, device: str) -> Any:
         raise InputError(f"Training cannot run on {config.devices} x '{device}': {reason}") from None
     fabric.launch()
     return fabric
+
+
+def _copies(scores: Tensor | None) -> list[Tensor]:
+    return [] if scores is None else [scores.clone()]
 
 
 def _excess(pairs: Tensor, lowest: Tensor) -> float:
