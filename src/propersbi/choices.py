@@ -22,6 +22,7 @@ from propersbi.samplers.priors import UNKNOWN, Known, describe_columns, places, 
 from propersbi.samplers.torch_support import Described
 from propersbi.scoring import EnergyScore
 from propersbi.simulation.priors import parameter_names
+from propersbi.storage.checks import check_whole
 from propersbi.training.batches import as_tensor, checked_pairs, validation_size
 from propersbi.training.config import TrainConfig
 from propersbi.training.objectives import Objective
@@ -273,7 +274,7 @@ class Choices:
 
     def training(self, objective: Any, steps: int, rows: int, regression: bool) -> TrainConfig:
         """The training configuration."""
-        max_steps = self.choose("max_steps", *self.max_steps(rows, steps))
+        max_steps = check_whole("max_steps", self.choose("max_steps", *self.max_steps(rows, steps)), 1)
         chosen: dict[str, Any] = {"max_steps": max_steps}
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")

@@ -12,12 +12,14 @@ from torch import Tensor
 from propersbi.building import TrainingSet
 from propersbi.choices import Choices, some_rows
 from propersbi.fitting import train_posterior
+from propersbi.observations import as_numbers
 from propersbi.posterior import Posterior
 from propersbi.recipes import Recipe
 from propersbi.samplers.priors import describe_columns
 from propersbi.simulation.priors import parameter_names as names_of
+from propersbi.storage.checks import list_of_names, to_path
 from propersbi.storage.torch_defaults import torch_defaults
-from propersbi.training.batches import as_tensor, checked_pairs
+from propersbi.training.batches import checked_pairs
 from propersbi.types import InputError
 
 __all__ = ["checked_weight", "fit"]
@@ -73,14 +75,26 @@ def fit(
     columns = describe_columns(theta)
     theta, x = checked_pairs(theta, x)
     data = TrainingSet(theta, x, None if weight is None else checked_weight(weight, len(theta)), noise)
-    if parameter_names is None and start is None:
+    if parameter_names is not None:
+        parameter_names = list_of_names("parameter_names", parameter_names)
+    elif start is None:
         parameter_names = names_of(prior) or columns.names
     rows = some_rows(theta, x)
     choices = Choices(*data.shapes, len(theta), prior, changes, names=parameter_names, columns=columns, rows=rows)
+    if start is not None and not isinstance(start, Posterior):
+        raise InputError(f"'start' must be a posterior, got {type(start).__name__}.")
+    if recipe is not None and not isinstance(recipe, Recipe):
+        raise InputError(f"'recipe' must be a recipe, got {type(recipe).__name__}.")
     base = recipe if recipe is not None or start is None else start.recipe
     complete = choices.recipe() if base is None else base.change(**choices.changes)
     names = parameter_names if parameter_names is not None or start is None else start.parameter_names
-    where: dict[str, Any] = {"folder": folder, "seed": seed, "device": device, "progress": progress}
+    place = None if folder is None else to_path("folder", folder)
+    where: dict[str, Any] = {
+        "folder": place,
+        "seed": seed,
+        "device": device,
+        "progress": progress,
+    }
     where["logger"] = logger
     posterior = train_posterior(data, complete, choices.modules, start=start, parameter_names=names, **where)
     posterior.prior = prior
@@ -89,7 +103,7 @@ def fit(
 
 def checked_weight(weight: Any, n: int) -> np.ndarray:
     """Importance weights ``(n,)``, scaled to mean 1."""
-    values: np.ndarray = as_tensor(weight).double().cpu().numpy()
+    values: np.ndarray = as_numbers(weight, "weight").astype(np.float64)
     if values.shape != (n,) or not (np.isfinite(values).all() and (values >= 0).all() and values.any()):
         raise InputError(f"'weight' must hold {n} finite numbers, none negative and not all zero: one for each pair.")
     return np.asarray(values / values.mean())

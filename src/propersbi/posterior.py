@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from propersbi.interchange import Groups, arviz_of, dataframe_of
-from propersbi.observations import observations, one_observation, sample_sizes
+from propersbi.observations import as_numbers, observations, one_observation, sample_sizes
 from propersbi.posterior_files import SavedPosterior, read_posterior, write_posterior
 from propersbi.recipes import Recipe
 from propersbi.samplers import Box, Mixture, Sampler, Standardized
 from propersbi.samplers.base import log_density, refinement_steps_of, sample_with
+from propersbi.storage.checks import check_whole, checked_names, to_path
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import seeded
 from propersbi.storage.tables import Summary, html_table
@@ -59,6 +60,8 @@ class Posterior:
         typicality_test: TypicalityTest | None = None,
         x_names: Sequence[str] | None = None,
     ) -> None:
+        if not isinstance(sampler, Sampler):
+            raise InputError(f"'sampler' must be a sampler, got {type(sampler).__name__}.")
         self.sampler = sampler.eval()
         self.prior, self.recipe, self.history = prior, recipe, history
         self.info = dict(info or {})
@@ -133,8 +136,10 @@ class Posterior:
         rows = max(1, min(len(x), most // min(m, most)))
         piece = min(m, most)
         draws: Tensor | None = None
+        if refinement_steps is not None:
+            refinement_steps = check_whole("refinement_steps", refinement_steps, 1)
         passes = m * len(x) * (refinement_steps or refinement_steps_of(self.sampler))
-        bar = progress_bar(m * len(x), "sampling", "draw", show=progress and passes > LONG_WORK)
+        bar = progress_bar(m * len(x), "sampling", "draw", show=progress is True and passes > LONG_WORK)
         with torch.inference_mode(), seeded(seed), bar:
             for i in range(0, len(x), rows):
                 part = x[i : i + rows].to(self.device)
@@ -155,7 +160,7 @@ class Posterior:
     def log_prob(self, theta: Any, x: Any = None) -> Tensor:
         """The logarithm of the density at ``theta (k, *theta_shape)``, for posteriors that have one: ``(k,)``."""
         observation = self._observation(x)
-        values = torch.as_tensor(theta, device=self.device)
+        values = torch.as_tensor(as_numbers(theta, "theta"), device=self.device)
         if tuple(values.shape[1:]) != self.theta_shape:
             raise InputError(f"'theta' must have shape (k, {str(self.theta_shape)[1:]}, got {tuple(values.shape)}.")
         with torch.inference_mode():
@@ -278,7 +283,7 @@ class Posterior:
         prior is not.
         """
         parts = self.recipe, self.history, self.info, self.default_x, self.typicality_test, self.x_names
-        write_posterior(Path(folder), SavedPosterior(self.sampler, self.parameter_names, *parts))
+        write_posterior(to_path("folder", folder), SavedPosterior(self.sampler, self.parameter_names, *parts))
         return Path(folder)
 
     @classmethod
@@ -301,7 +306,9 @@ class Posterior:
             support: The function that tells which parameters are allowed, if it was trained with one.
             prior: The prior, if it is wanted on the posterior.
         """
-        saved = read_posterior(Path(folder), {"network": network, "embedding": embedding, "support": support})
+        saved = read_posterior(
+            to_path("folder", folder), {"network": network, "embedding": embedding, "support": support}
+        )
         posterior = cls(
             saved.sampler,
             parameter_names=saved.parameter_names,
@@ -313,18 +320,3 @@ class Posterior:
             x_names=saved.x_names,
         )
         return posterior if saved.default_x is None else posterior.set_default_x(saved.default_x)
-
-
-def checked_names(names: Sequence[str] | None, shape: Sequence[int], what: str = "parameter") -> tuple[str, ...]:
-    """One name for each parameter, or number of the data, no two alike: the given ones, or numbered ones."""
-    size = math.prod(shape)
-    if names is None:
-        return tuple(f"theta_{i + 1}" for i in range(size))
-    if len(names) != size:
-        numbers = "parameters" if what == "parameter" else "numbers"
-        raise InputError(f"There are {len(names)} {what} names for {size} {numbers}.")
-    found = tuple(str(name) for name in names)
-    if len(set(found)) < size:
-        twice = next(name for i, name in enumerate(found) if name in found[:i])
-        raise InputError(f"Two {what} names are the same: '{twice:.80}'.")
-    return found

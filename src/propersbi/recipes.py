@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from propersbi.samplers.bounds import Box, Support
 from propersbi.samplers.priors import given_support
 from propersbi.samplers.subset import Subset
+from propersbi.storage.checks import check_number, is_number
 from propersbi.storage.config import CUSTOM, allowed_class, decode, encode, qualified_name
 from propersbi.storage.tables import html_table
 from propersbi.training.config import TrainConfig
@@ -156,16 +157,16 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InputError(f"'{name}' must be a whole number of at least {least}, got {value!r:.80}.")
-        if not 0 < self.validation_fraction < 1:
-            raise InputError(f"The validation fraction must lie in (0, 1), got {self.validation_fraction}.")
+        if not (is_number(self.validation_fraction) and 0 < self.validation_fraction < 1):
+            raise InputError(f"The validation fraction must lie in (0, 1), got {self.validation_fraction!s:.80}.")
         if self.draws is not None and not (isinstance(self.draws, int) and self.draws > 1):
             raise InputError(f"A scoring rule needs m > 1 draws, got draws = {self.draws!r:.80}.")
         if self.objective is None and (self.rule is None or self.draws is None):
             raise InputError("A recipe needs a 'rule' and 'draws', or an 'objective'.")
         if self.objective is not None and self.draws is not None:
             raise InputError("Give 'draws' to the objective itself.")
-        if self.tail is not None and not self.tail > 0:
-            raise InputError(f"'tail' must be positive, got {self.tail}.")
+        if self.tail is not None:
+            check_number("tail", self.tail, "be positive", 0)
         for name in PLACES:
             value = getattr(self, name)
             if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in value):
@@ -199,7 +200,7 @@ class Recipe:
     def _as_value(self, name: str, value: Any) -> Any:
         """What a recipe keeps of a choice: classes of the library as factories, supports as such."""
         if name in PLACES:
-            return tuple(value)
+            return tuple(value) if isinstance(value, Iterable) else (value,)
         if name != "support":
             return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value
         within = self.support.within if isinstance(self.support, Subset) else self.support

@@ -14,20 +14,19 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from propersbi import __version__
+from propersbi.app.alone import LockedFolder, alone
 from propersbi.app.facts import checksum, digest, machine, now, training_record, versions
 from propersbi.app.observed import Observation
 from propersbi.app.status import plan
@@ -41,8 +40,6 @@ from propersbi.simulation.priors import parameter_names
 from propersbi.simulation.simulations import Failures, Simulations, simulate
 from propersbi.simulation.store import Store
 from propersbi.storage.config import decode
-from propersbi.storage.files import sweep
-from propersbi.storage.locks import Lock
 from propersbi.storage.randomness import seeded
 from propersbi.storage.records import (
     DiagnosisRecord,
@@ -60,21 +57,7 @@ CONTENT_OPTIONS = ("batched", "timeout", "on_error", "max_failed")  # of simulat
 SIMULATION_OPTIONS = (*CONTENT_OPTIONS, "force", "executor")  # arguments of simulate that a caller may change
 
 
-Step = TypeVar("Step", bound=Callable[..., Any])
-
-
-def alone(step: Step) -> Step:
-    """A step of a run that no other process may take at the same time."""
-
-    @wraps(step)
-    def locked(run: Run, *given: Any, **named: Any) -> Any:
-        with run.locked():
-            return step(run, *given, **named)
-
-    return cast(Step, locked)
-
-
-class Run:
+class Run(LockedFolder):
     """The directory of one run and the steps that fill it.
 
     Arguments:
@@ -83,8 +66,8 @@ class Run:
     """
 
     def __init__(self, folder: str | Path, problem: Problem | None = None) -> None:
-        self.folder, self.problem = Path(folder), problem
-        self._lock: Lock | None = None
+        super().__init__(folder)
+        self.problem = problem
 
     def __repr__(self) -> str:
         return f"Run('{self.folder}')"
@@ -115,19 +98,6 @@ class Run:
             )
         replace(record, command=command, versions=versions(), machine=machine()).save(created.folder)
         return created
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes from writing into the directory; :class:`LockedError` if one does already."""
-        if self._lock is not None or "LOCAL_RANK" in os.environ:  # processes of one training share its lock
-            yield
-            return
-        with Lock(self.folder / ".lock", f"The run '{self.folder}'") as self._lock:
-            try:
-                sweep(self.folder)
-                yield
-            finally:
-                self._lock = None
 
     @property
     def record(self) -> RunRecord:

@@ -18,6 +18,7 @@ from propersbi.diagnostics.measure import prior_scores, scale_of
 from propersbi.metrics import calibration_error, crps, energy_score
 from propersbi.observations import observations
 from propersbi.posterior import Posterior, checked_names
+from propersbi.storage.checks import check_number, check_whole, is_number
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import stream
 from propersbi.types import InputError
@@ -169,12 +170,14 @@ def compare(
 
 
 def _check(samplers: Mapping[str, Any], num_samples: int, level: float) -> None:
+    if not isinstance(samplers, Mapping):
+        raise InputError(f"'samplers' must be a dict of samplers by their names, got {type(samplers).__name__}.")
     if not samplers:
         raise InputError("There is nothing to compare: 'samplers' is empty.")
-    if num_samples < 2:
-        raise InputError(f"'num_samples' must be at least 2, got {num_samples}.")
-    if not 0 < level < 1:
-        raise InputError(f"'level' must lie between 0 and 1, got {level}.")
+    if not is_number(num_samples) or num_samples < 2:
+        raise InputError(f"'num_samples' must be at least 2, got {num_samples!s:.80}.")
+    check_whole("num_samples", num_samples, 2)
+    check_number("level", level, "lie between 0 and 1", 0, 1)
 
 
 def _samples(name: str, sampler: Any, x: torch.Tensor, m: int, event: tuple[int, ...], seed: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from propersbi.storage.checks import check_whole, is_number
 from propersbi.training.batches import checked_pairs
 from propersbi.types import InputError, Rows
 
@@ -49,8 +50,9 @@ def check_options(
             raise InputError(
                 f"There is no option '{name}'; of the simulation there are {', '.join(SIMULATION_OPTIONS)}."
             )
-    if num_samples < MIN_SAMPLES:
-        raise InputError(f"'num_samples' must be at least {MIN_SAMPLES}, got {num_samples}.")
+    if not is_number(num_samples) or num_samples < MIN_SAMPLES:
+        raise InputError(f"'num_samples' must be at least {MIN_SAMPLES}, got {num_samples!s:.80}.")
+    check_whole("num_samples", num_samples, MIN_SAMPLES)
     for name, value in (("reference", reference), ("simulator", simulator)):
         if value is not None and observation is None:
             raise InputError(f"A '{name}' is compared with an 'observation': give that too.")

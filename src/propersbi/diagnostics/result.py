@@ -6,6 +6,7 @@ import hashlib
 import io
 import math
 import textwrap
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -18,7 +19,8 @@ from propersbi.diagnostics.convergence import Convergence
 from propersbi.diagnostics.headline import headline
 from propersbi.diagnostics.verdicts import EXIT_CODES, Measured, Verdict, judge, overall
 from propersbi.interchange import Groups, arviz_of
-from propersbi.storage.files import read_json, write_bytes, write_json
+from propersbi.storage.checks import to_path
+from propersbi.storage.files import read_bytes, read_json, write_bytes, write_json
 from propersbi.storage.tables import aligned, html_table
 from propersbi.types import InputError
 from propersbi.typicality import Typicality
@@ -30,6 +32,7 @@ WIDTH = 88  # of the terminal's text
 METRICS = ("calibration_error", "r2", "nrmse", "rmse", "crps", "sbc_p", "rank_distance", "rank_mean", "coverage_90")
 SCORES = ("energy_score", "energy_skill", "energy_skill_error", "tarp")
 TABLES = ("ranks", "theta", "mean", "lower", "upper")
+MAX_AXES, MAX_NUMBERS = 16, 10**8  # of one parameter
 LEVELS = 51  # of the coverage curves
 CURVES = ("levels", "coverage", "tarp_levels", "tarp")
 
@@ -161,7 +164,7 @@ class Diagnostics:
     @classmethod
     def load(cls, folder: str | Path) -> Diagnostics:
         """Read what :meth:`save` wrote; never runs code that came with the files."""
-        path = Path(folder) / "diagnostics.json"
+        path = to_path("folder", folder) / "diagnostics.json"
         content = read_json(path)
         try:
             if content["format"] != FORMAT:
@@ -169,7 +172,7 @@ class Diagnostics:
             arrays = _read_arrays(path.with_suffix(".npz"), content["arrays"])
             result = cls(
                 parameter_names=tuple(str(name) for name in content["parameter_names"]),
-                event=tuple(int(size) for size in content["event"]),
+                event=_event(content["event"]),
                 n=int(content["n"]),
                 num_samples=int(content["num_samples"]),
                 parameters={key: np.array(content["parameters"][key], dtype=float) for key in METRICS},
@@ -187,6 +190,14 @@ class Diagnostics:
         return result
 
 
+def _event(sizes: Any) -> tuple[int, ...]:
+    """The shape of one parameter; no larger than what can be held."""
+    event = tuple(int(size) for size in sizes)
+    if not event or len(event) > MAX_AXES or min(event) < 1 or math.prod(event) > MAX_NUMBERS:
+        raise InputError(f"'event' cannot be a shape: {event!s:.40}.")
+    return event
+
+
 def _convergence_from_json(data: Any) -> Convergence | None:
     if data is None:
         return None
@@ -196,13 +207,13 @@ def _convergence_from_json(data: Any) -> Convergence | None:
 
 
 def _read_arrays(path: Path, checksum: str) -> dict[str, np.ndarray]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"'{path}' cannot be read: {error.strerror}.") from None
+    content = read_bytes(path)
     if hashlib.sha256(content).hexdigest() != checksum:
         raise InputError(f"'{path}' does not belong to the diagnostics.json beside it: its checksum does not fit.")
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise InputError("its arrays are compressed")  # a few bytes could become gigabytes
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except Exception as error:  # archives break in many ways: zlib, lzma and the parser of headers have their own

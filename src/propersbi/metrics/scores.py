@@ -14,6 +14,7 @@ is better; for the classifier two-sample test, 0.5 is best.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -86,7 +87,7 @@ def nrmse(samples: Array, theta: Array) -> np.ndarray:
     >>> nrmse(np.zeros((10, 2, 1)), [[3.0], [-3.0]])
     array([0.5])
     """
-    extent = np.ptp(np.asarray(theta, dtype=float), axis=0)
+    extent = np.ptp(_numbers("theta", theta).astype(float), axis=0)
     _refuse_constant(extent)
     error: np.ndarray = rmse(samples, theta) / extent
     return error
@@ -260,7 +261,7 @@ def _blocks(count: int, cells: int) -> Iterator[slice]:
 
 def _draws(samples: Array, theta: Array, *, at_least: int = 1) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """Draws ``(m, n, d)`` in their own precision, parameters ``(n, d)`` and the shape of the event."""
-    samples, theta = np.asarray(samples), np.asarray(theta, dtype=float)
+    samples, theta = _numbers("samples", samples), _numbers("theta", theta).astype(float)
     if samples.shape[1:] != theta.shape or theta.ndim < 1 or theta.size == 0 or len(samples) < at_least:
         raise InputError(
             f"'samples' must have shape (m >= {at_least}, n, *event) and 'theta' (n, *event), neither empty, "
@@ -275,13 +276,26 @@ def _draws(samples: Array, theta: Array, *, at_least: int = 1) -> tuple[np.ndarr
 
 def _two_samples(first: Array, second: Array) -> tuple[np.ndarray, np.ndarray]:
     """Two samples ``(k, d)``, each in its own precision."""
-    a, b = np.asarray(first), np.asarray(second)
+    a, b = _numbers("first", first), _numbers("second", second)
     if a.shape[1:] != b.shape[1:] or min(a.ndim, b.ndim) < 1 or min(len(a), len(b)) < 2 or a[0].size == 0:
         raise InputError(f"Two samples must both have shape (k > 1, *event), got {a.shape} and {b.shape}.")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         invalid = np.sum(~np.isfinite(a)), np.sum(~np.isfinite(b))
         raise InputError(f"Two samples must be finite, got {invalid[0]} and {invalid[1]} non-finite values.")
     return a.reshape(len(a), -1), b.reshape(len(b), -1)
+
+
+def _numbers(name: str, values: Array) -> np.ndarray:
+    """Real numbers as an array; tensors may need gradients."""
+    torch = sys.modules.get("torch")
+    try:
+        array = np.asarray(values.detach().cpu() if torch and isinstance(values, torch.Tensor) else values)
+        array = array.astype(float) if array.dtype.kind == "O" else array
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"'{name}' must be an array of numbers, got {type(values).__name__}.") from None
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"'{name}' must be an array of numbers, got {array.dtype}.")
+    return array
 
 
 def _refuse_constant(extent: np.ndarray) -> None:

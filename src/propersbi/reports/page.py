@@ -22,6 +22,7 @@ from propersbi.recipes import Recipe
 from propersbi.reports.data import all_names, failure_sentence, is_field, report_data, summary_rows
 from propersbi.reports.pictures import PANELS, draw_pictures
 from propersbi.reports.text import count, duration, number, percent, plain, rounded, tied
+from propersbi.storage.checks import to_path
 from propersbi.storage.files import read_json, write_json, write_text
 from propersbi.storage.records import (
     RoundRecord,
@@ -59,7 +60,7 @@ def report(folder: str | Path) -> Path:
         folder: The run directory. Of ``run.json``, ``history.json``, ``diagnostics.json`` and ``rounds.json`` any may
             be missing, but not the first three of them together.
     """
-    folder = Path(folder)
+    folder = to_path("folder", folder)
     run = RunRecord.load(folder) if (folder / "run.json").exists() else None
     history = _history(folder / "history.json")
     checks = Diagnostics.load(folder) if (folder / "diagnostics.json").exists() else None

@@ -18,6 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -245,9 +246,10 @@ class Box(Support):
     def _ends(self, missing: float) -> np.ndarray:
         bound = self.lower if missing < 0 else self.upper
         flat = bound if isinstance(bound, tuple) else (bound,)
+        for end in flat:
+            if end is not None and not (isinstance(end, Real) and not isinstance(end, bool) and end == end):
+                raise InputError(f"A bound must be a number or None, got {end!s:.80}.")
         ends = np.array([missing if end is None else float(end) for end in flat])
-        if np.isnan(ends).any():
-            raise InputError("A bound must be a number or None, got nan.")
         return ends if isinstance(bound, tuple) else ends.reshape(())
 
     def _tensor(self, missing: float, theta: Tensor) -> Tensor:

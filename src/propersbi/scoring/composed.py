@@ -11,6 +11,7 @@ from torch import Tensor
 
 from propersbi.scoring.pairs import check
 from propersbi.scoring.rule import Rule, TrainingParameters, resolved
+from propersbi.storage.checks import is_number
 from propersbi.types import InputError, ScoringRule
 
 __all__ = ["Derived", "Patched", "Scaled"]
@@ -56,15 +57,16 @@ class Patched(Rule):
 
     def __post_init__(self) -> None:
         for name, values in (("size", self.size), ("step", self.step)):
-            if not values or not all(isinstance(value, int) and value > 0 for value in _per_axis(values, 1)):
-                raise InputError(f"'{name}' must hold positive whole numbers, got {values}.")
+            axes = values if isinstance(values, tuple) else (values,)
+            if not axes or not all(type(value) is int and value > 0 for value in axes):
+                raise InputError(f"'{name}' must hold positive whole numbers, got {values!s:.80}.")
         if len({len(values) for values in (self.size, self.step) if isinstance(values, tuple)}) > 1:
             raise InputError(f"'size' and 'step' must have the same number of axes, got {self.size} and {self.step}.")
         weight = 1.0 if self.weight is None else self.weight
-        if not (isinstance(weight, int | float) and 0 < weight < math.inf):
-            raise InputError(f"'weight' must be a positive number or None, got {self.weight!r}.")
-        if not 0 <= self.full_weight < math.inf:
-            raise InputError(f"'full_weight' must not be negative, got {self.full_weight}.")
+        if not (is_number(weight) and weight > 0):
+            raise InputError(f"'weight' must be a positive number or None, got {self.weight!r:.80}.")
+        if not (is_number(self.full_weight) and self.full_weight >= 0):
+            raise InputError(f"'full_weight' must not be negative, got {self.full_weight!s:.80}.")
 
     def __call__(self, samples: Float[Tensor, "m n *event"], theta: Float[Tensor, "n *event"]) -> Float[Tensor, " n"]:
         check(samples, theta)

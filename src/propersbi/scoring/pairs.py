@@ -50,6 +50,9 @@ CANCELLATION = 1e-3  # squared distances below this fraction of the largest are 
 
 def check(samples: Tensor, theta: Tensor) -> None:
     """Raise an error unless the shapes of draws and parameters fit."""
+    for name, values in (("samples", samples), ("theta", theta)):
+        if not isinstance(values, Tensor) or not values.ndim or not (values.is_floating_point() or values.is_complex()):
+            raise InputError(f"'{name}' must be a tensor of floating-point numbers, got {type(values).__name__}.")
     if len(samples) < 2:
         raise InputError(f"A scoring rule needs m > 1 draws, got {len(samples)}.")
     if samples.shape[1:] != theta.shape:

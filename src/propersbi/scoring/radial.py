@@ -11,7 +11,8 @@ from torch import Tensor
 from propersbi.scoring.kernels import Gaussian
 from propersbi.scoring.pairs import pair_score
 from propersbi.scoring.rule import Rule, TrainingParameters, resolved
-from propersbi.types import InputError, Kernel
+from propersbi.storage.checks import check_number
+from propersbi.types import Kernel
 
 __all__ = ["EnergyScore", "KernelScore"]
 
@@ -44,8 +45,7 @@ class EnergyScore(Rule):
     fair: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.beta < 2:
-            raise InputError(f"'beta' must lie in (0, 2), got {self.beta}.")
+        check_number("beta", self.beta, "lie in (0, 2)", 0, 2)
 
     def __call__(self, samples: Float[Tensor, "m n *event"], theta: Float[Tensor, "n *event"]) -> Float[Tensor, " n"]:
         return pair_score(samples, theta, self._power, self.fair)

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from propersbi.scoring.pairs import check
 from propersbi.scoring.rule import Rule
+from propersbi.storage.checks import check_number
 from propersbi.types import InputError
 
 __all__ = ["VariogramScore"]
@@ -50,8 +51,7 @@ class VariogramScore(Rule):
     fair: bool = True
 
     def __post_init__(self) -> None:
-        if not self.p > 0:
-            raise InputError(f"'p' must be positive, got {self.p}.")
+        check_number("p", self.p, "be positive", 0)
 
     def __call__(self, samples: Float[Tensor, "m n *event"], theta: Float[Tensor, "n *event"]) -> Float[Tensor, " n"]:
         check(samples, theta)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -109,6 +109,7 @@ class Corrected:
     facts: dict[str, float] = field(default_factory=dict)
 
 
+@runtime_checkable
 class Correction(Protocol):
     """Where the next parameters come from, and how the training accounts for it."""
 

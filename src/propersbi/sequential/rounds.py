@@ -35,6 +35,7 @@ from propersbi.simulation import Simulations, simulate
 from propersbi.simulation.priors import parameter_names as names_of
 from propersbi.simulation.results import stored
 from propersbi.simulation.store import check_whole
+from propersbi.storage.checks import to_path
 from propersbi.storage.files import read_json, write_json
 from propersbi.storage.records import RoundRecord
 from propersbi.storage.torch_defaults import torch_defaults
@@ -100,7 +101,9 @@ def fit_sequential(
     """
     observation = numbers(x_o, name="x_o")
     sizes = _sizes(check_whole("simulations", simulations, 1), check_whole("rounds", rounds, 1))
-    place = None if folder is None else Path(folder)
+    place = None if folder is None else to_path("folder", folder)
+    if not isinstance(correction, Correction):
+        raise InputError(f"'correction' must be a correction such as Truncated(), got {correction!r:.80}.")
     if place is not None:
         asked = {"simulations": simulations, "rounds": rounds, "correction": repr(correction), "seed": seed}
         _check_folder(place, asked, observation)

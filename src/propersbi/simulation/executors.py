@@ -56,8 +56,8 @@ class Joblib:
             raise InputError(f"'workers' must be 1 or more, or None for all cores, got {self.workers!r}.")
         # Threads share the global random states that simulators may use, so results would depend on timing;
         # joblib's 'multiprocessing' cannot return results as they are finished.
-        if self.backend in ("threading", "sequential", "multiprocessing"):
-            raise InputError(f"'backend' must be a joblib backend of processes, such as 'loky', got '{self.backend}'.")
+        if not isinstance(self.backend, str) or self.backend in ("threading", "sequential", "multiprocessing"):
+            raise InputError(f"'backend' must be a joblib backend of processes like 'loky', got {self.backend!r:.80}.")
 
     @property
     def count(self) -> int:

@@ -17,6 +17,7 @@ from typing import Any, overload
 import numpy as np
 
 from propersbi.simulation.calls import is_tensor, nearest
+from propersbi.storage.checks import list_of_names
 from propersbi.types import Array, InputError
 
 __all__ = ["Failure", "Failures", "Options", "SimulationError", "describe", "find_options", "too_many"]
@@ -49,15 +50,17 @@ class Options:
     force: bool = False
 
     def __post_init__(self) -> None:
-        if self.on_error not in ("record", "raise"):
-            raise InputError(f"'on_error' must be 'record' or 'raise', got {self.on_error!r}.")
+        if not isinstance(self.on_error, str) or self.on_error not in ("record", "raise"):
+            raise InputError(f"'on_error' must be 'record' or 'raise', got {self.on_error!r:.80}.")
         if not _is_number(self.max_failed) or not 0 <= self.max_failed <= 1:
-            raise InputError(f"'max_failed' must be a share from 0 to 1, got {self.max_failed!r}.")
+            raise InputError(f"'max_failed' must be a share from 0 to 1, got {self.max_failed!r:.80}.")
         if self.timeout is not None and not (_is_number(self.timeout) and 0 < self.timeout < math.inf):
-            raise InputError(f"'timeout' must be a positive number of seconds, or None, got {self.timeout!r}.")
+            raise InputError(f"'timeout' must be a positive number of seconds, or None, got {self.timeout!r:.80}.")
         names = self.parameter_names
-        if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
-            raise InputError(f"'parameter_names' must be a list of names, got {names!r:.80}.")
+        if names is not None:
+            list_of_names("parameter_names", names)
+        if not isinstance(self.force, bool):
+            raise InputError(f"'force' must be True or False, got {self.force!r:.80}.")
 
 
 def find_options(given: Mapping[str, Any]) -> Options:

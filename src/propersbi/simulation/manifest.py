@@ -10,16 +10,15 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from propersbi.simulation.shards import MAX_AXES, Layout
+from propersbi.storage.checks import check_whole
 from propersbi.storage.files import checksum_of_json, read_json, write_json
 from propersbi.types import InputError
 
-__all__ = ["check_whole", "create_manifest", "manifest_path", "read_manifest", "write_manifest"]
+__all__ = ["create_manifest", "manifest_path", "read_manifest", "write_manifest"]
 
 VERSION = 2  # of the format; the first one had no checksums
-MAX_NUMBER = 2**53  # of whole numbers in a manifest
+MAX_NUMBER = 2**63  # of whole numbers in a manifest
 ENTRIES = {"version", "seed", "chunk_size", "theta", "x", "parameter_names", "x_names"}
 
 
@@ -54,17 +53,6 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"'{path}' is damaged ({error!s:.120}).") from None
     return dict(content)
-
-
-def check_whole(name: str, value: Any, least: int) -> int:
-    """``value`` as an ``int`` of at least ``least``.
-
-    >>> check_whole("n", np.int64(3), 1)
-    3
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= MAX_NUMBER:
-        raise InputError(f"'{name}' must be a whole number of at least {least}, got {value!r:.40}.")
-    return int(value)
 
 
 def _check(content: dict[str, Any]) -> None:

@@ -29,9 +29,10 @@ from pathlib import Path
 import numpy as np
 
 from propersbi.simulation.failures import Failures
-from propersbi.simulation.manifest import check_whole, create_manifest, manifest_path, read_manifest, write_manifest
+from propersbi.simulation.manifest import create_manifest, manifest_path, read_manifest, write_manifest
 from propersbi.simulation.shards import Layout, Shard, describe, encode_shard, layout_of, same_layout
 from propersbi.simulation.stored_rows import StoredRows
+from propersbi.storage.checks import check_whole, to_path
 from propersbi.storage.files import read_bytes, read_json, sweep, write_bytes
 from propersbi.types import InputError
 
@@ -81,6 +82,7 @@ class Store:
     @classmethod
     def create_or_open(cls, folder: str | Path, *, seed: int, chunk_size: int) -> Store:
         """The store in ``folder``, created if there is none; an existing one must have this seed and chunk size."""
+        folder = to_path("path", folder)
         settings = {"seed": check_whole("seed", seed, 0), "chunk_size": check_whole("chunk_size", chunk_size, 1)}
         try:
             orphan = next(Path(folder).glob("*/chunk-*.safetensors"), None)  # first, as the manifest precedes shards

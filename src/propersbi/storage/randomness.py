@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from propersbi.storage.checks import check_seed
+
 __all__ = ["seeded", "stream"]
 
 
@@ -32,6 +34,7 @@ def seeded(seed: int | None) -> Iterator[None]:
         return
     import torch
 
+    seed = check_seed(seed)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         yield
@@ -51,7 +54,7 @@ def stream(seed: int, *place: int) -> Iterator[np.random.Generator]:
     >>> a == b
     True
     """
-    sequence = np.random.SeedSequence([seed, *place])
+    sequence = np.random.SeedSequence([check_seed(seed), *place])
     rng = np.random.default_rng(sequence)
     global_seed = int(sequence.spawn(1)[0].generate_state(1)[0])
     python_state, numpy_state = random.getstate(), np.random.get_state()

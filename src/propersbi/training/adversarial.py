@@ -19,6 +19,7 @@ from torch.func import functional_call
 from propersbi.networks.critic import MLPCritic
 from propersbi.samplers.base import Sampler, refinement_steps_of
 from propersbi.scoring import EnergyScore
+from propersbi.storage.checks import check_number, is_number
 from propersbi.storage.config import encode
 from propersbi.training.divergences import Divergence, JensenShannon
 from propersbi.training.objectives import Objective, weighted_mean
@@ -61,13 +62,14 @@ class Adversarial(Objective):
     settings: ClassVar[Mapping[str, Any]] = {"learning_rate": 2e-4, "betas": (0.5, 0.99)}
 
     def __post_init__(self) -> None:
+        if not isinstance(self.sampler, Sampler):
+            raise InputError(f"'sampler' must be a sampler, got {type(self.sampler).__name__}.")
         if refinement_steps_of(self.sampler) != 1:
             raise InputError("Adversarial training is for samplers that draw in one pass: ask for refinement_steps=1.")
         for name, least in (("draws", 1), ("critic_steps", 1), ("sampler_steps", 1), ("unrolled", 0)):
-            if getattr(self, name) < least:
-                raise InputError(f"'{name}' must be at least {least}, got {getattr(self, name)}.")
-        if self.validation_draws < 2:
-            raise InputError(f"'validation_draws' must be at least 2, got {self.validation_draws}.")
+            _check_least(name, getattr(self, name), least)
+        _check_least("validation_draws", self.validation_draws, 2)
+        check_number("unroll_rate", self.unroll_rate, "be positive", 0)
         if self.critic is None:
             object.__setattr__(self, "critic", MLPCritic(self.sampler.theta_shape, self.sampler.x_shape))
 
@@ -141,3 +143,8 @@ class Adversarial(Objective):
         """Divergence, draws and turns."""
         names = ("divergence", "draws", "critic_steps", "sampler_steps", "unrolled", "unroll_rate", "rule")
         return {**super().describe(), **{name: encode(getattr(self, name)) for name in names}}
+
+
+def _check_least(name: str, value: int, least: int) -> None:
+    if not is_number(value) or value < least:
+        raise InputError(f"'{name}' must be at least {least}, got {value!s:.80}.")

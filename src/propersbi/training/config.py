@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from propersbi.storage.checks import check_number, check_whole, is_number
 from propersbi.training.stopping import Patience, Stopping
 from propersbi.types import InputError
 
@@ -39,9 +40,9 @@ class TrainConfig:
             what was found before training: the learning rate falls to zero soon, and training ends. ``None`` goes on.
         time_limit: Seconds of training at most, over all resumptions; the learning rate reaches zero there.
         checkpoint_every: Seconds between two checkpoints.
-        devices: How many devices; each takes its share of every batch.
+        devices: How many devices; each takes its share of every batch. Several need ``propersbi[devices]``.
         threads: Threads of torch on the CPU; small networks are fastest on one.
-        precision: Of the arithmetic, as Lightning Fabric names it.
+        precision: Of the arithmetic, as Lightning Fabric names it; others than ``"32-true"`` need it too.
     """
 
     max_steps: int = 4000
@@ -65,22 +66,24 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("max_steps", "validate_every", "devices", "threads", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"'{name}' must be positive, got {getattr(self, name)}.")
+            check_number(name, getattr(self, name), "be positive", 0)
+        for name in ("max_steps", "validate_every", "devices", "threads"):
+            check_whole(name, getattr(self, name), 1)
         for name in ("warmup", "weight_decay", "keep_within", "checkpoint_every"):
-            if not getattr(self, name) >= 0:
-                raise InputError(f"'{name}' must not be negative, got {getattr(self, name)}.")
-        if not 0 <= self.average < 1:
-            raise InputError(f"'average' must lie in [0, 1), got {self.average}.")
+            if not _is_at_least_zero(getattr(self, name)):
+                raise InputError(f"'{name}' must not be negative, got {getattr(self, name)!s:.80}.")
+        if not (_is_at_least_zero(self.average) and self.average < 1):
+            raise InputError(f"'average' must lie in [0, 1), got {self.average!s:.80}.")
         for name in ("time_limit", "clip", "settle"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"'{name}' must be positive or None, got {value}.")
-        if self.keep not in ("best", "last"):
-            raise InputError(f"'keep' must be 'best' or 'last', got '{self.keep}'.")
-        if not (len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)):
-            raise InputError(f"'betas' must be two numbers in [0, 1), got {self.betas}.")
-        rules = (self.stopping,) if callable(self.stopping) else tuple(self.stopping)
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), "be positive or None", 0)
+        if not isinstance(self.keep, str) or self.keep not in ("best", "last"):
+            raise InputError(f"'keep' must be 'best' or 'last', got '{self.keep!s:.80}'.")
+        betas = tuple(self.betas) if isinstance(self.betas, Sequence) else ()
+        if not (len(betas) == 2 and all(_is_at_least_zero(beta) and beta < 1 for beta in betas)):
+            raise InputError(f"'betas' must be two numbers in [0, 1), got {self.betas!s:.80}.")
+        many = isinstance(self.stopping, Sequence) and not callable(self.stopping)
+        rules = tuple(self.stopping) if many else (self.stopping,)
         if not all(map(callable, rules)):
             raise InputError(f"'stopping' must hold rules such as Patience(20), got {self.stopping!r:.80}.")
         object.__setattr__(self, "stopping", rules)
@@ -105,3 +108,7 @@ class TrainConfig:
     def last_step(self, settled: int | None) -> int:
         """The step at which training ends, early if there was little left to learn at the step ``settled``."""
         return self.max_steps if settled is None else min(self.max_steps, round(settled * (1 + SETTLING_SHARE)))
+
+
+def _is_at_least_zero(value: Any) -> bool:
+    return is_number(value) and value >= 0

@@ -25,12 +25,13 @@ from propersbi.storage.randomness import seeded
 from propersbi.training.averages import load, load_moments, mix, moments, moments_like, swapped, tensors
 from propersbi.training.checkpoint import config_identity, digest, read_checkpoint, write_checkpoint
 from propersbi.training.config import TrainConfig
+from propersbi.training.devices import find_devices
 from propersbi.training.history import History, StopReason
 from propersbi.training.logging import LogFunction, Logger, log_function
 from propersbi.training.memory import keep_freed_memory
 from propersbi.training.objectives import Objective
 from propersbi.training.stopping import MaxSteps, Stopping, TimeLimit, first_reason
-from propersbi.types import Batch, InputError, Phase
+from propersbi.types import Batch, Phase
 
 __all__ = ["BatchSource", "train"]
 
@@ -76,7 +77,7 @@ def train(
     """
     log = log_function(logger)
     keep_freed_memory()
-    fabric = _fabric(config, device)
+    fabric = find_devices(config, device)
     with _threads(config.threads), seeded(seed):
         own = {"seed": seed, "validation": digest([validation.theta, validation.x, validation.weight])}
         own |= {"batch_size": len(batches[0]), **(identity or {})}
@@ -285,21 +286,6 @@ class _Run:
             load_moments(optimizer, remembered, known)
         scores = torch.zeros(validation_rows, dtype=torch.float64)
         self.lowest, self.untrained = saved.one("lowest", scores), saved.one("untrained", scores)
-
-
-def _fabric(config: TrainConfig, device: str) -> Any:
-    from lightning_fabric import Fabric  # two seconds to import, so only when training starts
-
-    accelerator = "cpu" if device == "auto" and not torch.cuda.is_available() else device
-    strategy = "auto" if config.devices == 1 else "ddp"
-    options: dict[str, Any] = {"devices": config.devices, "strategy": strategy, "precision": config.precision}
-    try:
-        fabric = Fabric(accelerator=accelerator, **options)
-    except (RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"Training cannot run on {config.devices} x '{device}': {reason}") from None
-    fabric.launch()
-    return fabric
 
 
 def _copies(scores: Tensor | None) -> list[Tensor]:

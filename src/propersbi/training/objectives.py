@@ -21,6 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from propersbi.samplers.base import Sampler, has_density, log_density
+from propersbi.storage.checks import is_number
 from propersbi.storage.config import encode
 from propersbi.training.stopping import Stopping
 from propersbi.types import Batch, InputError, Phase, ScoringRule
@@ -93,8 +94,8 @@ class ScoreMinimization(SamplerObjective):
     draws: int = 10
 
     def __post_init__(self) -> None:
-        if self.draws < 2:
-            raise InputError(f"A scoring rule needs m > 1 draws, got draws = {self.draws}.")
+        if not is_number(self.draws) or self.draws < 2:
+            raise InputError(f"A scoring rule needs m > 1 draws, got draws = {self.draws!s:.80}.")
 
     def validate(self, batch: Batch) -> Float[Tensor, " n"]:
         """The score of each row."""

@@ -6,10 +6,10 @@ resumed stops where the uninterrupted one does. To write a rule, write a functio
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from propersbi.storage.checks import check_number, is_number
 from propersbi.training.history import History, StopReason
 from propersbi.types import InputError
 
@@ -65,8 +65,8 @@ class FirstRise:
     start: int = 0
 
     def __post_init__(self) -> None:
-        if self.start < 0:
-            raise InputError(f"'start' must not be negative, got {self.start}.")
+        if not is_number(self.start) or self.start < 0:
+            raise InputError(f"'start' must not be negative, got {self.start!s:.80}.")
 
     def __call__(self, history: History) -> StopReason | None:
         """Whether the last score has risen."""
@@ -164,5 +164,4 @@ def first_reason(rules: tuple[Stopping, ...], history: History) -> StopReason | 
 
 def _check_positive(**numbers: int | float) -> None:
     for name, number in numbers.items():
-        if not (isinstance(number, int | float) and 0 < number < math.inf):
-            raise InputError(f"'{name}' must be a positive number, got {number}.")
+        check_number(name, number, "be a positive number", 0)
