@@ -5,11 +5,12 @@ BIN := .venv/bin
 # Small networks run fastest on one thread, and two busy cores must not wait for each other.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test lint types contracts check peers engines interchange format clean
+.PHONY: help setup demo test lint types contracts check attacks peers engines interchange format clean
 
 help:
 	@echo "make demo    set up, then simulate, train, diagnose and report on Two Moons"
 	@echo "make test    set up, then lint, types, import contracts, doctests and tests"
+	@echo "make attacks kills, damaged files and nonsense in large numbers (hours), see benchmarks/results/attacks.md"
 	@echo "make peers   the tests against the real sbi package (installs it)"
 	@echo "make interchange  the tests against ArviZ 0.x and the plots of ArviZ 1 (installs them beside)"
 	@echo "make engines the tests on real clusters of Ray and MPI (installs them)"
@@ -39,6 +40,9 @@ contracts: .venv/.ok
 
 check: .venv/.ok
 	$(BIN)/python -m pytest -n 2 -q
+
+attacks: .venv/.ok
+	$(BIN)/python -m benchmarks.attacks
 
 peers: .venv/.ok
 	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e ".[dev,peers]"

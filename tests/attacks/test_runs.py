@@ -1,5 +1,10 @@
 """Attacks on run directories: two processes in one, a changed model, leftovers."""
 
+import os
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -72,7 +77,39 @@ def test_leftovers_of_killed_processes_are_swept(model, tmp_path):
     gone = []
     for place in ("run.json", "simulations/manifest.json", "simulations/train/chunk-000000.safetensors"):
         name = temporary_name(tmp_path / "r" / place)
-        gone.append(name.with_name(name.name.replace(f"-{__import__('os').getpid()}-", "-4194303-")))
+        gone.append(name.with_name(name.name.replace(f"-{os.getpid()}-", "-4194303-")))
         gone[-1].write_text("half")
     call("simulate", "m.py", "-o", "r", *FAST)
     assert not any(path.exists() for path in gone)
+
+
+def test_workers_do_not_outlive_a_killed_parent(tmp_path):
+    script = f"""
+import os, pathlib, time
+from propersbi.simulation.executors import Joblib
+
+def slow(chunk):
+    pathlib.Path({str(tmp_path)!r}, str(os.getpid())).touch()
+    time.sleep(300)
+
+if __name__ == "__main__":
+    list(Joblib(2)(slow, range(2)))
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL) as process:
+        while len(list(tmp_path.iterdir())) < 2 and process.poll() is None:
+            time.sleep(0.1)
+        process.kill()
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(workers) == 2
+    deadline = time.monotonic() + 30
+    while any(is_running(pid) for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(is_running(pid) for pid in workers)
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

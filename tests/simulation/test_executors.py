@@ -62,7 +62,7 @@ def test_wrong_numbers_of_workers_are_refused(workers):
 
 @pytest.mark.parametrize("backend", ["threading", "multiprocessing"])
 def test_backends_that_share_random_states_are_refused(backend):
-    with pytest.raises(InputError, match=f"such as 'loky', got '{backend}'"):
+    with pytest.raises(InputError, match=f"like 'loky', got '{backend}'"):
         Joblib(backend=backend)
 
 

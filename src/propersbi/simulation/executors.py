@@ -7,16 +7,21 @@ results. To use another cluster, write a function ``(job, indices) -> iterator o
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from propersbi.types import InputError
 
-__all__ = ["Joblib", "Serial"]
+__all__ = ["Joblib", "Serial", "follow"]
+
+FOLLOWER = "propersbi-follower"  # the thread that watches the parent
 
 
 @dataclass(frozen=True)
@@ -71,13 +76,28 @@ class Joblib:
         import joblib
 
         parallel = joblib.Parallel(self.workers or -1, backend=self.backend, return_as="generator_unordered")
-        results = parallel(joblib.delayed(job)(index) for index in indices)
+        followed = partial(_run_followed, job, os.getpid())
+        results = parallel(joblib.delayed(followed)(index) for index in indices)
         try:
             for result in results:  # noqa: UP028, 'yield from' would close the results outside of the context below
                 yield result
         finally:
             with _without_shutdown_noise():
                 results.close()
+
+
+def _run_followed(job: Callable[[int], Any], parent: int, index: int) -> Any:
+    """Run a job in a process that ends when its parent has ended, even by ``kill -9`` and in the middle of a chunk."""
+    if os.getppid() == parent and not any(thread.name == FOLLOWER for thread in threading.enumerate()):
+        threading.Thread(target=follow, args=(parent,), name=FOLLOWER, daemon=True).start()
+    return job(index)
+
+
+def follow(parent: int) -> None:
+    """End this process when its parent has ended."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import pickle
 import random
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, TimeoutError, as_completed
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from propersbi.simulation.callers import Caller, RowError
+from propersbi.simulation.executors import follow
 from propersbi.simulation.output import capture
 from propersbi.simulation.priors import draw
 from propersbi.simulation.results import ResultError, Values
@@ -194,7 +194,7 @@ def _install(content: bytes, parent: int) -> None:
     global _simulator
     import cloudpickle
 
-    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    threading.Thread(target=follow, args=(parent,), daemon=True).start()
     try:
         _simulator = cloudpickle.loads(content)
     except Exception as error:
@@ -209,13 +209,6 @@ class _Broken:
 
     def __call__(self, theta: Array) -> Any:  # noqa: ARG002
         raise self.error
-
-
-def _follow(parent: int) -> None:
-    """End this process when its parent has ended, even if a row never does."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
 
 
 def _run(style: Style, theta: Array, state: _RandomState, collect: bool) -> _Outcome:
