@@ -139,7 +139,7 @@ TRIALS: dict[str, Changes | Callable[[Recipe], Changes]] = {
     "learning rate 0.001": {"learning_rate": 1e-3},
     "warm-up of 100 steps": {"warmup": 100},
     "beta 1": {"rule": ps.EnergyScore(beta=1.0)},
-    "10 draws per pair": {"draws": 10},
+    "20 draws per pair": {"draws": 20},
     "4 draws per pair": {"draws": 4},
     "width 128": {"network": partial(MLPGenerator, width=128, head_width=128)},
     "as many latent variables as parameters": {"network": few_latent},

@@ -65,7 +65,7 @@ def test_the_longer_examples_run(tmp_path, monkeypatch, capsys):
     assert names["run"].report.exists()
     assert "alpha" in capsys.readouterr().out
     run(recipes, names)
-    assert "20 draws per pair: refinement" in capsys.readouterr().out
+    assert "10 draws per pair: more draws did not help" in capsys.readouterr().out
     assert names["posterior"].recipe.ensemble == 3
 
 

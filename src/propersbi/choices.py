@@ -32,6 +32,7 @@ __all__ = ["Choices", "prepared_rows", "recipe", "some_rows"]
 
 REFINEMENT_STEPS = 8
 CHAIN_WIDTH = 128  # of a network that is one step of several
+EARLIEST_CHECK = 200  # gradient steps after which training must have improved on the linear regression
 CHAIN_RATE = 6e-3  # the learning rate of such a network
 LARGE_DATA = 1000  # numbers in x above which a step of training is costly
 MANY_PAIRS = 9000  # training pairs above which the number of gradient steps grows faster
@@ -285,7 +286,7 @@ class Choices:
                 chosen["learning_rate"] = self.choose("learning_rate", CHAIN_RATE, f"a network of width {CHAIN_WIDTH}")
             if regression:
                 why = "where nothing is left to learn beyond the linear regression, training ends early"
-                chosen["settle"] = self.choose("settle", max(1, 2 * chosen["warmup"]), why)
+                chosen["settle"] = self.choose("settle", max(EARLIEST_CHECK, 2 * chosen["warmup"]), why)
             chosen["weight_decay"] = self.choose("weight_decay", *self.weight_decay(rows))
         suited = self.settings(objective)
         for name, value in suited.items():
