@@ -17,6 +17,7 @@ from propersbi.app.options import (
     Count,
     ModelArgument,
     ObservationSource,
+    Open,
     Out,
     OwnFile,
     Quiet,
@@ -181,13 +182,16 @@ def diagnose(
 
 
 @app.command(epilog=f"Example: propersbi report runs/two_moons. {EXIT_CODES}")
-def report(run: RunArgument, strict: Strict = False) -> None:
+def report(run: RunArgument, strict: Strict = False, show: Open = False) -> None:
     """Write report.html: one self-contained page about the run."""
     from propersbi.app.run import Run
+    from propersbi.app.showing import open_report
     from propersbi.reports.page import report as write
 
     opened = Run.open(run)
-    typer.echo(write(opened.folder))
+    typer.echo(page := write(opened.folder))
+    if show:
+        open_report(Path(page))
     if strict:
         _exit(opened.diagnostics, strict)
 

@@ -24,6 +24,7 @@ __all__ = [
     "Count",
     "ModelArgument",
     "ObservationSource",
+    "Open",
     "Out",
     "OwnFile",
     "Quiet",
@@ -82,6 +83,8 @@ Strict = Annotated[
         "--strict", help="Exit with 3 if the posterior is usable with care, and with 4 if it is not to be trusted."
     ),
 ]
+
+Open = Annotated[bool, typer.Option("--open", help="Open the report in a browser, where there is a display.")]
 
 Command = Callable[..., None]
 

@@ -14,6 +14,7 @@ from propersbi.problem import Problem
 from propersbi.recipes import check_names
 from propersbi.reports.page import report
 from propersbi.sequential.corrections import Correction, Truncated
+from propersbi.storage.progress import Phases
 from propersbi.types import InputError
 
 __all__ = ["Run", "run"]
@@ -64,10 +65,14 @@ def run(
         raise InputError(f"{rounds} rounds are for one observation: give an 'observation' (--observation FILE).")
     asked = {"simulations": simulations, "rounds": rounds, "test": test, "seed": seed, **changes}
     started = Run.create(folder or Path("runs") / Path(found.name).stem, found, command or _call(found, asked))
+    in_rounds = rounds != 1
+    first = [f"simulate and train in {rounds} rounds"] if in_rounds else ["simulate", "train"]
+    phases = Phases([*first, "diagnose on fresh simulations", "write the report"], show=progress)
     with started.locked():
         simulation = {name: changes.pop(name) for name in SIMULATION_OPTIONS if name in changes}
         work: dict[str, Any] = {"test": test, "seed": seed, "workers": workers, "progress": progress, **simulation}
-        if rounds != 1 and observed is not None:
+        phases.next()
+        if in_rounds and observed is not None:
             changes |= {"rounds": rounds, "correction": correction or Truncated()}
             started.sequential(observed, simulations, **work, **changes)
         else:
@@ -75,9 +80,12 @@ def run(
             if observed is not None:
                 observed = observed.arranged(pairs.x_names)
                 one_observation(observed.values, tuple(pairs.x.shape[1:]), name="observation")
+            phases.next()
             started.train(seed=seed, progress=progress, **changes)
+        phases.next()
         simulation.pop("force", None)
         started.diagnose(observed, seed=seed, progress=progress, **simulation)
+        phases.next()
         report(started.folder)
     return started
 

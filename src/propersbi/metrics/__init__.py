@@ -1,5 +1,6 @@
 """Metrics of posterior samples: errors, proper scores, calibration, and distances between two samples."""
 
+from propersbi.metrics import calibration as calibration
 from propersbi.metrics.scores import (
     c2st,
     calibration_error,

@@ -26,6 +26,7 @@ from propersbi.plots.style import (
     TEXT,
     TRUTH,
     AxesLike,
+    NotebookFigure,
     label,
     legend_above,
     note_hidden,
@@ -216,7 +217,7 @@ def _corner_grid(shown: int, axes: AxesLike | None) -> tuple[Figure, list[list[A
                 panel.set_axis_off()
         return figure, grid
     size = min(max(8.4 / shown, 1.3), 3.4) * shown + 0.8
-    figure = Figure(figsize=(size, size), layout="constrained")
+    figure = NotebookFigure(figsize=(size, size), layout="constrained")
     set_padding(figure, 0.03)
     places = figure.add_gridspec(shown, shown)
     return figure, [[figure.add_subplot(places[row, column]) for column in range(row + 1)] for row in range(shown)]

@@ -15,6 +15,7 @@ from propersbi.plots.style import (
     SMALL_TEXT,
     TRUTH,
     AxesLike,
+    NotebookFigure,
     label,
     legend_above,
     own_axes,
@@ -81,7 +82,7 @@ def _image_grid(rows: int, columns: int, axes: AxesLike | None) -> tuple[Figure,
     if axes is not None:
         figure, given = own_axes(axes, rows * columns)
         return figure, np.array(given, dtype=object).reshape(rows, columns)
-    figure = Figure(figsize=(PAGE, PAGE * rows / columns * 0.98), layout="constrained")
+    figure = NotebookFigure(figsize=(PAGE, PAGE * rows / columns * 0.98), layout="constrained")
     set_padding(figure, 0.01)
     return figure, figure.subplots(rows, columns, squeeze=False)
 

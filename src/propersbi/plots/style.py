@@ -5,6 +5,7 @@ The colours are those of Okabe and Ito, which are distinguishable with any colou
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from propersbi.types import Array, InputError
 
 __all__ = [
     "AxesLike",
+    "NotebookFigure",
     "label",
     "legend_above",
     "note_hidden",
@@ -45,6 +47,19 @@ MAX_PANELS = 8  # panels per figure; further parameters are not shown
 MIN_IMAGE_SIDE = 8  # pixels; a thinner grid is plotted as one series per column
 
 
+class NotebookFigure(Figure):
+    """A figure that a notebook shows as the last line of a cell, also where pyplot was never imported.
+
+    >>> NotebookFigure(figsize=(1, 1))._repr_png_()[1:4]
+    b'PNG'
+    """
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.savefig(content, format="png", dpi=110)
+        return content.getvalue()
+
+
 def panels(count: int, *, shape: float, widest: float = 3.8, axes: AxesLike | None = None) -> tuple[Figure, list[Axes]]:
     """A figure with ``count`` styled axes, at most four in a row; ``shape`` is the ratio of height to width of one.
 
@@ -55,7 +70,7 @@ def panels(count: int, *, shape: float, widest: float = 3.8, axes: AxesLike | No
     num_columns = columns(count)
     num_rows = math.ceil(count / num_columns)
     width = min(PAGE / num_columns, widest)
-    figure = Figure(figsize=(num_columns * width, num_rows * width * shape + 0.3), layout="constrained")
+    figure = NotebookFigure(figsize=(num_columns * width, num_rows * width * shape + 0.3), layout="constrained")
     made = [figure.add_subplot(num_rows, num_columns, index + 1) for index in range(count)]
     for panel in made:
         style(panel)

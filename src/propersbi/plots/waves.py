@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from propersbi.plots.style import PAGE, POSTERIOR, PRIOR, SMALL_TEXT, TRUTH, label, style
+from propersbi.plots.style import PAGE, POSTERIOR, PRIOR, SMALL_TEXT, TRUTH, NotebookFigure, label, style
 from propersbi.types import Array, InputError
 
 __all__ = ["waves"]
@@ -40,7 +40,7 @@ def waves(
         shape = None if field is None else field.shape
         raise InputError(f"A field (points,) and a wave (times, points) are needed, got {shape} and {wave.shape}.")
     width, height = PAGE, 1.75 * len(rows) + 0.2
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = NotebookFigure(figsize=(width, height), layout="constrained")
     grid = figure.subplots(len(rows), 2 + len(times), squeeze=False, sharex=True)
     amplitude = 1.2 * np.abs(wave[list(times)]).max() + 1e-12
     for number, (row_axes, (name, (fields, heights))) in enumerate(zip(grid, rows.items(), strict=True)):
