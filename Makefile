@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Small networks run fastest on one thread, and two busy cores must not wait for each other.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test lint types contracts check attacks peers engines interchange format clean
+.PHONY: help setup demo test lint types contracts check attacks peers engines interchange docs release-check format clean
 
 help:
 	@echo "make demo    set up, then simulate, train, diagnose and report on Two Moons"
@@ -14,6 +14,8 @@ help:
 	@echo "make peers   the tests against the real sbi package (installs it)"
 	@echo "make interchange  the tests against ArviZ 0.x and the plots of ArviZ 1 (installs them beside)"
 	@echo "make engines the tests on real clusters of Ray and MPI (installs them)"
+	@echo "make docs    build the documentation site in docs/_build/html"
+	@echo "make release-check  build wheel and sdist, install and use them in an empty environment"
 	@echo "make format  let ruff format the code"
 
 setup: .venv/.ok
@@ -25,6 +27,7 @@ setup: .venv/.ok
 
 demo: .venv/.ok
 	$(BIN)/propersbi run two_moons
+	@$(BIN)/propersbi report runs/two_moons --open
 
 test: lint types contracts check
 
@@ -60,9 +63,22 @@ interchange: .venv/.ok
 	PYTHONPATH=.arviz/old $(BIN)/python -m pytest -q tests/test_interchange.py
 	PYTHONPATH=.arviz/plots $(BIN)/python -m pytest -q tests/test_interchange.py
 
+# Warnings are errors, every page is executed (cached by content in docs/_cache), and links inside are checked.
+docs: .venv/.ok
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e ".[dev,docs]"
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "The site is in docs/_build/html/index.html"
+
+# Wheel and sdist, and the wheel used from an empty environment.
+release-check: .venv/.ok
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e ".[dev,release]"
+	rm -rf dist
+	PIP_CONSTRAINT=$(abspath $(CONSTRAINTS)) $(BIN)/python -m build
+	$(BIN)/python -m benchmarks.install dist/*.whl
+
 format: .venv/.ok
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .arviz runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .arviz dist docs/_build docs/_cache runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

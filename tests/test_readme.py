@@ -15,7 +15,9 @@ from propersbi.app.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BUILT = ("_build", "_cache")
+DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if not set(BUILT) & set(page.parts)]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 QUICK = [
     (r"10_000", "400"),
     (r"20_000", "200"),
@@ -102,19 +104,23 @@ def test_the_guide_to_fields_and_images_runs():
     assert names["posterior"].recipe.refinement_steps == 4
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_link_of_the_documentation_leads_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
         assert link.startswith("https://") or (page.parent / link).exists(), f"{page.name}: {link}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_command_that_is_shown_can_be_parsed(page):
     commands = typer.main.get_command(app).commands
     for line in "\n".join(blocks(page.read_text(), "sh")).splitlines():
         if line.startswith("propersbi "):
             name, *arguments = shlex.split(line, comments=True)[1:]
             commands[name].make_context(name, arguments)
+
+
+def test_the_citation_names_the_version():
+    assert f"version: {ps.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_the_table_of_accuracies_is_the_one_that_was_measured():

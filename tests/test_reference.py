@@ -1,0 +1,51 @@
+"""The reference is complete: every public name has an entry, and an example that runs."""
+
+import doctest
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import propersbi as ps
+
+FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+PAGES = sorted(FOLDER.glob("*.md"))
+TEXT = "\n".join(page.read_text() for page in PAGES)
+ENTRIES = set(re.findall(r"\.\. auto\w+:: propersbi\.(\S+)", TEXT))
+NAMES = [name for name in ps.__all__ if not inspect.ismodule(getattr(ps, name))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_has_an_entry_and_an_example(name):
+    assert name in ENTRIES
+    here = TEXT.partition(f":: propersbi.{name}\n")[2].partition(".. auto")[0]
+    assert ">>>" in (inspect.getdoc(getattr(ps, name)) or "") + here
+
+
+@pytest.mark.parametrize("name", sorted(ENTRIES))
+def test_every_entry_is_a_name(name):
+    found = ps
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert inspect.getdoc(found)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if ">>>" in page.read_text()], ids=lambda page: page.stem)
+def test_examples_run(page):
+    assert doctest.testfile(str(page), module_relative=False).failed == 0
+
+
+def test_each_module_can_be_the_first_that_is_used():
+    modules = [name for name in ps.__all__ if inspect.ismodule(getattr(ps, name))]
+    code = """
+import sys
+for name in sys.argv[1:]:
+    for module in [module for module in sys.modules if module.startswith("propersbi")]:
+        del sys.modules[module]
+    import propersbi
+    getattr(propersbi, name)
+"""
+    subprocess.run([sys.executable, "-c", code, *modules], check=True, timeout=300)
