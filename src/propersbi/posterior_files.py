@@ -20,6 +20,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from propersbi.posterior_formats import FORMAT, check_format, migrate
 from propersbi.recipes import Recipe
 from propersbi.samplers import Sampler
 from propersbi.storage.config import decode, encode
@@ -32,7 +33,6 @@ from propersbi.typicality import TypicalityTest
 
 __all__ = ["SavedPosterior", "read_posterior", "write_posterior"]
 
-FORMAT = 2
 ENTRIES = {"sampler": dict, "parameter_names": list, "recipe": dict, "history": dict, "info": dict, "weights": str}
 WEIGHTS = "weights.safetensors"
 PATIENCE = 120.0  # seconds to wait for another process that saves
@@ -122,7 +122,7 @@ def _in_use(folder: Path, weights: Path) -> bool:
 def read_posterior(folder: Path, own: Mapping[str, Any]) -> SavedPosterior:
     """Read what :func:`write_posterior` wrote, with objects of the user's own, by role, put in their places."""
     try:
-        config, tensors = _read_files(folder)
+        config, tensors = migrate(*_read_files(folder))
         return _build(folder, config, tensors, own)
     except InputError:
         raise
@@ -174,8 +174,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     config = read_json(path)
     if not isinstance(config, dict) or "format" not in config:
         raise InputError(f"'{folder}' does not hold a posterior.")
-    if config["format"] != FORMAT:
-        raise InputError(f"'{folder}' has format {config['format']!s:.80}; this version reads format {FORMAT}.")
+    check_format(config["format"], str(folder))
     if config.pop("checksum", None) != checksum_of_json(config):
         raise InputError(f"'{path}' was changed after it was saved: its checksum does not fit.")
     for key, kind in ENTRIES.items():
