@@ -25,6 +25,7 @@ from benchmarks.attacks.calls import attack_calls
 from benchmarks.attacks.files import Outcome, attack_files, make_files
 from benchmarks.attacks.kills import attack_by_kills
 from propersbi.simulation.store import Store
+from propersbi.storage.files import write_text
 
 RESULTS = Path(__file__).parent.parent / "results" / "attacks.md"
 MEMORY = 12 << 30  # bytes that a damaged file may not make the process take
@@ -50,13 +51,12 @@ def main() -> None:
             started = time.monotonic()
             outcome = attack()
             seconds = time.monotonic() - started
-            rows.append(
-                f"| {name} | {outcome.count:,} | {outcome.refused or ''} | {len(outcome.broken)} | {seconds:.0f} s |"
-            )
+            counts = f"{outcome.count:,} | {outcome.refused or ''} | {len(outcome.broken)}"
+            rows.append(f"| {name} | {counts} | {seconds:.0f} s |")
             broken += outcome.broken
             sys.stdout.write(rows[-1] + "\n")
             sys.stdout.flush()
-    RESULTS.write_text(page(rows, broken, arguments.share, arguments.seed))
+            write_text(RESULTS, page(rows, broken, arguments.share, arguments.seed))
     for line in broken:
         sys.stdout.write(line + "\n")
     raise SystemExit(1 if broken else 0)
