@@ -350,7 +350,7 @@ def test_broken_archives_are_refused(exact, tmp_path):
         with pytest.raises(InputError):
             Diagnostics.load(tmp_path)
     (tmp_path / "diagnostics.npz").unlink()
-    with pytest.raises(InputError, match="cannot be read|There is no file"):
+    with pytest.raises(InputError, match="There is no file"):
         Diagnostics.load(tmp_path)
 
 
