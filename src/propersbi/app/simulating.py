@@ -13,6 +13,7 @@ from propersbi.app.options import (
     Count,
     ModelArgument,
     Out,
+    OwnFile,
     Quiet,
     RunArgument,
     Seed,
@@ -84,6 +85,28 @@ def status(
             return
         time.sleep(5)
         typer.echo("")
+
+
+@commands.command(name="import", epilog="Example: propersbi import runs/mine theta.npy x.npy")
+def import_(
+    run: RunArgument,
+    sources: Annotated[
+        list[str], typer.Argument(metavar="FILES", help="theta.npy and x.npy, a folder of .npz, or a .parquet file.")
+    ],
+    parameters: Annotated[
+        str | None, typer.Option(help="Columns of a .parquet file that are parameters, separated by commas.")
+    ] = None,
+    test: Annotated[int | None, typer.Option(help="Rows to test with; by default a tenth, 300 to 1000.")] = None,
+    model: OwnFile = None,
+) -> None:
+    """Take over simulations that exist already into a run; then train, diagnose and report as usual."""
+    from propersbi.app.importing import import_run
+
+    names = None if parameters is None else [name.strip() for name in parameters.split(",")]
+    done = import_run(run, sources, parameters=names, test=test, model=model)
+    typer.echo(f"{done.n} rows to train on and {done.test} to test with, {done.invalid} invalid, in {run}")
+    own = f" --model {model}" if model else ""
+    typer.echo(f"Next: propersbi train {run}{own}")
 
 
 @cluster.command(epilog="Example: propersbi cluster slurm my_model.py -n 1000000 --parts 200 --script submit.sh")

@@ -100,6 +100,8 @@ class Run:
         for path in store.set_aside_damaged(job.group, job.n):
             warnings.warn(f"'{path}' was damaged: it is set aside, and simulated again.", stacklevel=4)
         missing = store.missing(job.group, job.n)
+        if missing and store.is_imported(job.group):
+            raise InputError(f"The rows of group '{job.group}' were imported, and no simulations are added to them.")
         finished = sorted(set(range(job.chunks)) - set(missing))
         failures = store.failures(job.group, job.n, chunks=finished)
         try:

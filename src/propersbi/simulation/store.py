@@ -25,6 +25,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -110,6 +111,37 @@ class Store:
     def is_begun(self, group: str) -> bool:
         """Whether a chunk of the group is finished."""
         return bool(self._finished(group))
+
+    def is_imported(self, group: str) -> bool:
+        """Whether the rows of a group were imported, and not simulated here."""
+        return (self.folder / check_group(group) / "imported").exists()
+
+    def mark_imported(self, group: str) -> None:
+        """Say that the rows of a group are imported: no simulations are added to them."""
+        write_bytes(self.folder / check_group(group) / "imported", b"")
+
+    def import_rows(
+        self,
+        theta: Any,
+        x: Any,
+        *,
+        group: str = "train",
+        parameter_names: Sequence[str] | None = None,
+        x_names: Sequence[str] | None = None,
+    ) -> int:
+        """Write rows that were simulated elsewhere, chunk by chunk; how many there are.
+
+        Arguments:
+            theta: Parameters ``(n, *event)``: an array, also a memory-mapped one.
+            x: The data they made, likewise.
+            group: The group, which holds imported rows only.
+            parameter_names: One for each parameter.
+            x_names: One for each number of the data.
+        """
+        from propersbi.simulation.importing import import_rows
+
+        names = {"parameter_names": parameter_names, "x_names": x_names}
+        return import_rows(self, [(theta, x)], group=group, **names)
 
     def set_aside_damaged(self, group: str, n: int) -> list[Path]:
         """Rename the damaged shards among the first ``n`` rows, so that they are simulated again; their paths."""
