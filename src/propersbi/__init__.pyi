@@ -16,6 +16,7 @@ from .diagnostics.measure import diagnose as diagnose
 from .diagnostics.result import Diagnostics as Diagnostics
 from .inference import fit as fit
 from .metrics import calibration as calibration
+from .online import fit_online as fit_online
 from .posterior import Posterior as Posterior
 from .problem import Noise as Noise
 from .problem import Problem as Problem

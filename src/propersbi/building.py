@@ -31,7 +31,7 @@ from propersbi.samplers.blocks import with_integers
 from propersbi.scoring import resolved
 from propersbi.storage.config import qualified_name
 from propersbi.storage.randomness import seeded
-from propersbi.training.batches import Batches, as_tensor, split
+from propersbi.training.batches import Batches, FreshSource, as_tensor, split
 from propersbi.training.checkpoint import digest
 from propersbi.training.objectives import Objective, ScoreMinimization
 from propersbi.types import Batch, InputError, Rows
@@ -60,6 +60,7 @@ class TrainingSet:
         weight: Importance weights ``(n,)`` with mean 1, where pairs do not count alike.
         noise: What is added to the data whenever they are read.
         wrap_sampler: What the sampler is trained through, if not directly.
+        fresh: Batches that are simulated afresh; the pairs are then for units and validation only.
     """
 
     theta: Rows
@@ -67,6 +68,7 @@ class TrainingSet:
     weight: np.ndarray | None = None
     noise: Callable[[Tensor], Tensor] | None = None
     wrap_sampler: WrapSampler | None = None
+    fresh: FreshSource | None = None
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -206,7 +208,7 @@ def prepare_sampler(
         sampler = start
     units = sampler.to_units, sampler.x_units
     size = min(recipe.batch_size, len(rows))
-    batches = Batches(data.theta, data.x, rows, size, *units, seed, data.weight, data.noise)
+    batches = Batches(data.theta, data.x, rows, size, *units, seed, data.weight, data.noise, data.fresh)
     with seeded(seed):
         held_out = batches.read(validation)
         in_units = sampler.to_units(theta)

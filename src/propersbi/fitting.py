@@ -93,6 +93,7 @@ def _train_member(
 ) -> tuple[Prepared, History, dict[str, Any]]:
     """One network: its sampler in the user's units and its batches, the history and facts about it."""
     identity = {"start": _digest_given(modules, start), "noise": noise_name(data.noise), **recipe.identity()}
+    identity |= {} if data.fresh is None else {"fresh": True}
     prepared = prepare_sampler(data, recipe, deepcopy(dict(modules)), seed, start)
     objective = build_objective(recipe, prepared, data.wrap_sampler, seed)
     history = train(

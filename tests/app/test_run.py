@@ -263,7 +263,7 @@ def test_a_complete_recipe_replaces_the_one_of_the_problem(finished, tmp_path):
 
 def test_the_network_of_shallow_water_is_built_when_it_is_trained():
     task = load_problem("shallow_water")
-    changes = Run("nowhere", task)._own_choices(0)
+    changes = Run("nowhere", task).own_choices(0)
     network = changes["network"]((100,), (2, 100, 100))
     assert type(network).__name__ == "FieldGenerator"
     assert changes["rule"] == ps.EnergyScore(beta=1.0)

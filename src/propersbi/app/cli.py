@@ -118,6 +118,8 @@ def train(
     run: RunArgument, changes: dict[str, Any], model: OwnFile = None, seed: Seed = 0, quiet: Quiet = False
 ) -> None:
     """Train the posterior on the simulations of a run. Rerun to continue."""
+    if changes.pop("online", None):
+        raise InputError("A training that simulates is part of 'propersbi run MODEL --online'.")
     opened = _reopen(run, model)
     opened.train(seed=seed, progress=not quiet, **changes)
     done = opened.record.training

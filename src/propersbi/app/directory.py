@@ -161,7 +161,7 @@ class Run(LockedFolder):
         seconds = time.monotonic() - started + ((before and before.seconds) or 0.0)
         invalid, failures = pairs.invalid + fresh.invalid, Failures.join([pairs.failures, fresh.failures])
         counts = n, test, invalid, seed, round(seconds, 2), failures.total, failures.most_frequent
-        self._note(simulations=SimulationsRecord(*counts))
+        self.note(simulations=SimulationsRecord(*counts))
         return pairs
 
     def simulation_work(self, **options: Any) -> dict[str, Any]:
@@ -175,9 +175,9 @@ class Run(LockedFolder):
         """Fill ``posterior/`` from the simulations; continues from the checkpoint."""
         theta, x = self._pairs("train")
         noise = None if self.problem is None or self.problem.noise is None else self.problem.noise.add
-        options = {"noise": noise, **self._own_choices(seed, complete="recipe" in changes), **changes}
+        options = {"noise": noise, **self.own_choices(seed, complete="recipe" in changes), **changes}
         posterior = self._with_data_names(fit(theta, x, folder=self.folder, seed=seed, **options))
-        self._note(training=training_record(posterior, seed))
+        self.note(training=training_record(posterior, seed))
         return posterior
 
     @alone
@@ -200,7 +200,7 @@ class Run(LockedFolder):
         n = problem.settings.simulations if n is None else n
         work: dict[str, Any] = {"seed": seed, "workers": workers, "progress": progress, **problem.simulation_options()}
         work |= {name: changes.pop(name) for name in SIMULATION_OPTIONS if name in changes}
-        options = {"parameter_names": parameter_names(problem.prior), **self._own_choices(seed), **changes}
+        options = {"parameter_names": parameter_names(problem.prior), **self.own_choices(seed), **changes}
         simulator = problem.checked_simulator
         if observation.names is not None:  # in the order of the data, which two simulations tell
             few = simulate(problem.prior, simulator, 2, **{**work, "progress": False})
@@ -217,7 +217,7 @@ class Run(LockedFolder):
         invalid = fresh.invalid + sum(part.invalid for part in rounds)
         failures = Failures.join([fresh.failures, *(store.failures(f"round-{part.round}") for part in rounds)])
         counts = n, test, invalid, seed, None, failures.total, failures.most_frequent
-        self._note(simulations=SimulationsRecord(*counts), training=training_record(posterior, seed))
+        self.note(simulations=SimulationsRecord(*counts), training=training_record(posterior, seed))
         return posterior
 
     @alone
@@ -260,7 +260,7 @@ class Run(LockedFolder):
             **simulation,
         )
         checks.save(self.folder)
-        self._note(diagnosis=asked, observation=ObservationRecord(observation.source) if observation else None)
+        self.note(diagnosis=asked, observation=ObservationRecord(observation.source) if observation else None)
         return checks
 
     def _test_pairs(
@@ -274,7 +274,7 @@ class Run(LockedFolder):
             raise InputError(f"Nothing can be simulated for '{self.folder}' without its problem: give that too.")
         return self.problem
 
-    def _own_choices(self, seed: int, *, complete: bool = False) -> dict[str, Any]:
+    def own_choices(self, seed: int, *, complete: bool = False) -> dict[str, Any]:
         """What the problem says about its posterior, by the names of the arguments of ``fit``.
 
         Its own changes of the recipe are left out where a complete recipe is given.
@@ -322,5 +322,6 @@ class Run(LockedFolder):
         posterior = checksum(self.folder / "posterior" / "config.json")
         return f"{posterior} test {pairs} version {__version__} model {model}"
 
-    def _note(self, **news: Any) -> None:
+    def note(self, **news: Any) -> None:
+        """Add to ``run.json``."""
         replace(self.record, **news).save(self.folder)

@@ -136,6 +136,14 @@ SIMULATION: dict[str, Any] = {
 }
 
 TRAINING: dict[str, Any] = {
+    "online": Annotated[
+        bool | None,
+        typer.Option(
+            "--online",
+            help="With run: train on batches that are simulated while training; for cheap simulators.",
+            rich_help_panel=LEARNING,
+        ),
+    ],
     "draws": Annotated[
         int | None,
         typer.Option(

@@ -8,6 +8,7 @@ from typing import Any
 
 from propersbi.app.directory import SIMULATION_OPTIONS, Run
 from propersbi.app.observed import read_observation
+from propersbi.app.online import train_online
 from propersbi.app.problems import check_ready, load_problem
 from propersbi.observations import one_observation
 from propersbi.problem import Problem
@@ -31,6 +32,7 @@ def run(
     simulations: int | None = None,
     rounds: int = 1,
     correction: Correction | None = None,
+    online: bool = False,
     test: int | None = None,
     seed: int = 0,
     workers: int = 1,
@@ -48,6 +50,8 @@ def run(
         simulations: Pairs to train on; by default as many as the settings of the problem say.
         rounds: More than 1 simulate in rounds near the observation; see :func:`propersbi.fit_sequential`.
         correction: How rounds are learnt from; :class:`~propersbi.sequential.corrections.Truncated`, unless given.
+        online: Whether to train on batches that are simulated while training, for cheap simulators; see
+            :func:`propersbi.fit_online`. ``simulations`` are then for units and validation only.
         test: Pairs to test with; by default as the settings of the problem say.
         seed: The same seed gives the same run.
         workers: Processes that simulate.
@@ -58,6 +62,8 @@ def run(
             ``batched``, ``timeout``, ``on_error``, ``max_failed``, ``force``.
     """
     _check_changes(changes)
+    if online and rounds != 1:
+        raise InputError(f"Training online has no rounds: give either 'online' or {rounds} rounds.")
     found = load_problem(problem)
     check_ready(found)  # what cannot work should not wait for the simulations
     observed = read_observation(observation, found)
@@ -81,7 +87,11 @@ def run(
                 observed = observed.arranged(pairs.x_names)
                 one_observation(observed.values, tuple(pairs.x.shape[1:]), name="observation")
             phases.next()
-            started.train(seed=seed, progress=progress, **changes)
+            if online:
+                batched = {"batched": simulation.get("batched")}
+                train_online(started, seed=seed, workers=workers, progress=progress, **batched, **changes)
+            else:
+                started.train(seed=seed, progress=progress, **changes)
         phases.next()
         simulation.pop("force", None)
         started.diagnose(observed, seed=seed, progress=progress, **simulation)

@@ -27,7 +27,7 @@ from propersbi.simulation.store import Store, check_group, check_whole
 from propersbi.simulation.styles import Style
 from propersbi.types import Executor, InputError, Prior, Simulator
 
-__all__ = ["Failure", "Failures", "SimulationError", "Simulations", "simulate"]
+__all__ = ["Failure", "Failures", "SimulationError", "Simulations", "find_source", "simulate"]
 
 CHUNKS, MAX_CHUNK_SIZE = 100, 1000  # unless a chunk size is given
 
@@ -87,23 +87,30 @@ def simulate(
     >>> simulate(Normal(), lambda theta, rng: theta + rng.normal(size=theta.shape), 100, progress=False)
     Simulations(theta (100, 2), x (100, 2), 0 invalid)
     """
-    given = find_options(options)
-    names = _check_names(prior, given.parameter_names)
-    arguments = _check_simulator(simulator, prior, names)
-    check_prior(prior)
+    source = find_source(prior, simulator, seed, options, progress=progress)
+    given, names = source.options, _check_names(prior, source.options.parameter_names)
     n, seed, group = check_whole("n", n, 1), check_whole("seed", seed, 0), check_group(group)
     if executor is not None and workers != 1:
         raise InputError(f"Give either 'executor' or 'workers', not both, got an executor and {workers} workers.")
     pool = Joblib(workers)
     size = check_whole("chunk_size", _default_chunk_size(n, path) if chunk_size is None else chunk_size, 1)
     store = None if path is None else Store.create_or_open(path, seed=seed, chunk_size=size)
-    source = Source(prior, simulator, seed, arguments, given, progress)
-    job = Job(source, Style(batched is not False, None, arguments), n, group, size, half, store, names)
+    job = Job(source, Style(batched is not False, None, source.arguments), n, group, size, half, store, names)
     with _processes(source, pool) as source:
         run = Run(replace(job, source=source), pool, executor)
         simulations = run.in_memory(batched) if store is None else run.on_disk(store, batched, force=given.force)
     _warn_of_invalid_rows(simulations.invalid, simulations.failures, n)
     return replace(simulations, parameter_names=names)
+
+
+def find_source(
+    prior: Prior | Any, simulator: Simulator, seed: int, options: Mapping[str, Any], *, progress: bool
+) -> Source:
+    """A prior and a simulator with their options, checked; nothing is drawn or simulated."""
+    given = find_options(dict(options))
+    arguments = _check_simulator(simulator, prior, _check_names(prior, given.parameter_names))
+    check_prior(prior)
+    return Source(prior, simulator, check_whole("seed", seed, 0), arguments, given, progress)
 
 
 @contextmanager

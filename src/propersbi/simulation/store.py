@@ -140,8 +140,7 @@ class Store:
         """
         from propersbi.simulation.importing import import_rows
 
-        names = {"parameter_names": parameter_names, "x_names": x_names}
-        return import_rows(self, [(theta, x)], group=group, **names)
+        return import_rows(self, [(theta, x)], group=group, parameter_names=parameter_names, x_names=x_names)
 
     def set_aside_damaged(self, group: str, n: int) -> list[Path]:
         """Rename the damaged shards among the first ``n`` rows, so that they are simulated again; their paths."""

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,7 +20,13 @@ from torch import Tensor
 from propersbi.observations import as_numbers
 from propersbi.types import Batch, InputError, Rows
 
-__all__ = ["Batches", "as_tensor", "checked_pairs", "split", "validation_size"]
+__all__ = ["Batches", "FreshSource", "as_tensor", "checked_pairs", "split", "validation_size"]
+
+
+class FreshSource(Protocol):
+    """``source[i]``: parameters and data of batch i, a function of i alone."""
+
+    def __getitem__(self, number: int, /) -> tuple[Any, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Batches:
         seed: Of the shuffling.
         weight: Importance weights of all rows, where they do not count alike.
         noise: What is done to data, in the user's units, whenever they are read.
+        fresh: Batches of other parameters and data by number, simulated afresh, in place of the rows.
 
     Examples:
         >>> from propersbi.samplers import Standardize
@@ -55,6 +62,7 @@ class Batches:
     seed: int = 0
     weight: np.ndarray | None = None
     noise: Callable[[Tensor], Tensor] | None = None
+    fresh: FreshSource | None = None
     _order: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -65,13 +73,19 @@ class Batches:
 
     def __getitem__(self, number: int) -> Batch:
         """The batch with this number, counted over all passes."""
+        if self.fresh is not None:
+            return self.in_units(*self.fresh[number])
         turn, place = divmod(number, len(self.rows) // self.size)
         return self.read(self._order(turn)[place * self.size : (place + 1) * self.size])
 
     def read(self, rows: np.ndarray) -> Batch:
         """These rows as one batch."""
         weight = None if self.weight is None else as_tensor(self.weight[rows]).float()
-        theta, x = as_tensor(self.theta[rows]), as_tensor(self.x[rows])
+        return self.in_units(self.theta[rows], self.x[rows], weight)
+
+    def in_units(self, theta: Any, x: Any, weight: Tensor | None = None) -> Batch:
+        """Parameters and data as a batch in the network's units."""
+        theta, x = as_tensor(theta), as_tensor(x)
         return Batch(self.theta_units(theta), self.x_units(x if self.noise is None else self.noise(x.float())), weight)
 
     def _shuffled(self, turn: int) -> np.ndarray:

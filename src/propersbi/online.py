@@ -1,0 +1,95 @@
+"""From a prior and a simulator to a posterior, trained while it simulates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from propersbi.building import TrainingSet
+from propersbi.choices import Choices, some_rows
+from propersbi.fitting import train_posterior
+from propersbi.posterior import Posterior
+from propersbi.samplers.priors import describe_columns
+from propersbi.simulation.online import fresh_batches
+from propersbi.simulation.simulations import simulate
+from propersbi.training.batches import checked_pairs
+from propersbi.types import InputError, Simulator
+
+__all__ = ["fit_online"]
+
+ONLINE_SECONDS = 600.0
+MANY_STEPS = 1_000_000  # of a training that ends by its time limit
+MANY_PAIRS = 1_000_000  # what a recipe is chosen for where every batch is new
+
+
+def fit_online(
+    prior: Any,
+    simulator: Simulator,
+    *,
+    time_limit: float | None = None,
+    simulations: int = 10_000,
+    workers: int = 1,
+    batched: bool | None = None,
+    parameter_names: Sequence[str] | None = None,
+    folder: str | Path | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    progress: bool = True,
+    **changes: Any,
+) -> Posterior:
+    """Train on batches that are simulated while training, each used once: for simulators that are cheap.
+
+    Batch i is a function of the seed and i alone, so the number of workers changes nothing, and a training that was
+    interrupted continues exactly, unless it has a time limit.
+
+    Arguments:
+        prior: The prior, as for :func:`propersbi.simulate`.
+        simulator: The simulator, likewise.
+        time_limit: Seconds of training; 600 unless ``max_steps`` are given.
+        simulations: Pairs that are simulated first: for the units, for validation and for the typicality test.
+        workers: Processes that simulate while another one trains; 0 simulates in the one that trains.
+        batched: Whether the simulator takes batches; ``None`` finds out.
+        parameter_names: One for each parameter.
+        folder: Where to keep checkpoint, history and posterior. Calling again continues or returns what is there.
+        seed: The same seed gives the same batches.
+        device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
+        progress: Whether to show a progress bar on stderr.
+        **changes: Choices of the recipe, as for :func:`propersbi.fit`.
+
+    Examples:
+        >>> posterior = fit_online(
+        ...     [(0.0, 1.0)], lambda theta, rng: theta + 0.1 * rng.normal(size=theta.shape),
+        ...     simulations=100, max_steps=5, workers=0, progress=False)
+        >>> posterior.sample((3,), x=[0.5]).shape
+        torch.Size([3, 1])
+    """
+    if "ensemble" in changes:
+        raise InputError("'ensemble' is for stored simulations: fresh ones do not leave a network room to memorise.")
+    if time_limit is None and "max_steps" not in changes:
+        time_limit = ONLINE_SECONDS
+    if time_limit is not None:
+        changes = {"max_steps": MANY_STEPS, "stopping": (), **changes, "time_limit": time_limit}
+    names: dict[str, Any] = {"parameter_names": parameter_names}
+    first = simulate(
+        prior, simulator, simulations, seed=seed, group="start", batched=batched, progress=progress, **names
+    )
+    theta, x = checked_pairs(first.theta, first.x)
+    names_found = parameter_names or first.parameter_names
+    rows = some_rows(theta, x)
+    shapes = theta.shape[1:], x.shape[1:]
+    choices = Choices(
+        *shapes, MANY_PAIRS, prior, changes, names=names_found, columns=describe_columns(theta), rows=rows
+    )
+    recipe = choices.recipe()
+    fresh = fresh_batches(
+        prior, simulator, recipe.batch_size, seed=seed, workers=workers, batched=batched, options=names
+    )
+    where: dict[str, Any] = {"folder": folder, "seed": seed, "device": device, "progress": progress}
+    try:
+        data = TrainingSet(theta, x, fresh=fresh)
+        posterior = train_posterior(data, recipe, choices.modules, parameter_names=names_found, **where)
+    finally:
+        fresh.close()
+    posterior.prior = prior
+    return posterior
