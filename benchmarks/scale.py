@@ -52,7 +52,7 @@ def play_claims(parts: int, chunks: int, deaths: int, seed: int = 0) -> tuple[in
     """
     chance = random.Random(seed)
     claimed: dict[int, float] = {}  # when the claim can be taken over; infinite while its worker lives
-    done: set[int] = set()
+    done, left = set[int](), set(range(chunks))
     orders = {k: iter(range(k, chunks, parts)) for k in range(parts)}  # its own share first
     events = [(0.0, k, -1) for k in range(parts)]
     dying = set(chance.sample(range(parts), deaths))
@@ -62,10 +62,11 @@ def play_claims(parts: int, chunks: int, deaths: int, seed: int = 0) -> tuple[in
         if finished >= 0:
             twice += finished in done
             done.add(finished)
+            left.discard(finished)
             claimed.pop(finished, None)
         chunk = next((c for c in orders[worker] if c not in done and claimed.get(c, 0.0) <= now), None)
         if chunk is None:
-            orders[worker] = iter(Part(worker + 1, parts).order(c for c in range(chunks) if c not in done))
+            orders[worker] = iter(Part(worker + 1, parts).order(left))
             heapq.heappush(events, (now + 30.0, worker, -1))
             continue
         duration = chance.expovariate(1 / 60)
