@@ -465,6 +465,6 @@ def test_check_says_what_is_wrong(call, own_file):
     code, out, _ = call("check", "my_model.py", "-x", "long.npy", "-n", "2000", "--workers", "2")
     assert code == 2
     assert "Problem: 'observation' must have shape (2,), got (3,)." in out
-    assert "2,000 simulations to train on and 200 to test with" in out
+    assert "2,000 simulations to train on and 300 to test with" in out
     assert "in 2 processes" in out
     assert call("check", "my_model.py", "-x", "x.npy")[0] == 0
