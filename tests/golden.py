@@ -62,7 +62,7 @@ CASES = {
     "adversarial": lambda: fitted(vectors(), prior=Uniform(), objective=ps.Adversarial),
     "noise": lambda: fitted(vectors(), noise=lambda x: x + 0.1 * torch.randn_like(x)),
     "images": lambda: fitted(images(), support=(0.0, 1.0)),
-    "grid": lambda: fitted(fields(), max_steps=4, validate_every=2),
+    "grid": lambda: fitted(fields(), embedding=ps.networks.GridEmbedding, max_steps=4, validate_every=2),
     "field": lambda: fitted(
         fields(), network=partial(ps.networks.FieldGenerator, width=32), max_steps=4, validate_every=2
     ),

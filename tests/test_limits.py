@@ -14,6 +14,9 @@ FOREIGN = {
     "app/cli.py": 2,  # typer's errors
     "diagnostics/comparison.py": 3,  # samplers of any library
     "diagnostics/measure.py": 1,  # likewise
+    "layouts.py": 4,  # arrays of any library
+    "observations.py": 1,  # tables of pandas
+    "recipes.py": 1,  # lists and arrays of users
     "samplers/base.py": 2,  # a user's own module
     "samplers/priors.py": 3,  # priors
     "samplers/torch_support.py": 4,  # torch's constraints

@@ -11,10 +11,11 @@ from torch import nn
 
 import propersbi as ps
 from propersbi.networks import MLPGenerator
-from propersbi.posterior import Posterior, checked_names
+from propersbi.posterior import Posterior
 from propersbi.samplers.base import Adapted, Sampler
 from propersbi.samplers.bounds import Box
 from propersbi.samplers.standardized import Standardize, Standardized
+from propersbi.storage.checks import checked_names
 from propersbi.storage.files import checksum_of_json
 from propersbi.types import InputError
 from tests.laws.cases import OwnModule

@@ -104,6 +104,13 @@ def test_the_guide_to_fields_and_images_runs():
     assert names["posterior"].recipe.refinement_steps == 4
 
 
+@pytest.mark.parametrize("kind", ["series", "sets", "missing", "images", "parts"])
+def test_the_guides_to_structured_data_run(kind):
+    names = run(guide(f"how_to_{kind}.md"))
+    assert names["posterior"].recipe.embedding is not None
+    assert len(next(names[name] for name in ("samples", "three") if name in names)) == 1000
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_every_link_of_the_documentation_leads_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)", page.read_text()):

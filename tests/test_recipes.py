@@ -95,7 +95,8 @@ def test_objects_of_the_users_own_are_kept_by_name_and_must_be_passed_again():
         ),
         (((2,), (100,)), ["weight decay 0.3: 100 numbers in x"]),
         (((8, 8), (8, 8)), ["network UNetGenerator(): theta and x are images", "5 draws per pair: images are large"]),
-        (((3,), (40, 40)), ["embedding GridEmbedding(): 1600 numbers in x", "draws in one pass: 1600 numbers in x"]),
+        (((3,), (40, 40)), ["embedding ImageEmbedding(): x: an image, by its shape (40, 40)", "8 refinement steps: "]),
+        (((3,), (120, 90)), ["embedding GridEmbedding(): 10800 numbers in x", "draws in one pass: 10800 numbers in x"]),
     ],
 )
 def test_every_choice_has_a_reason(shapes, lines):

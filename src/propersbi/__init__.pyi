@@ -26,6 +26,7 @@ from .reports.page import report as report
 from .samplers.bounds import Box as Box
 from .samplers.latent import Metropolis as Metropolis
 from .samplers.latent import Rejection as Rejection
+from .samplers.missing import Missing as Missing
 from .scoring import Derived as Derived
 from .scoring import EnergyScore as EnergyScore
 from .scoring import KernelScore as KernelScore

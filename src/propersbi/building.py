@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from propersbi.choices import prepared_rows
 from propersbi.recipes import Own, Recipe
 from propersbi.samplers import (
     Adapted,
@@ -19,6 +18,7 @@ from propersbi.samplers import (
     Box,
     ChainGenerator,
     LinearResidual,
+    Missing,
     Refined,
     Sampler,
     Standardize,
@@ -31,7 +31,8 @@ from propersbi.samplers.blocks import with_integers
 from propersbi.scoring import resolved
 from propersbi.storage.config import qualified_name
 from propersbi.storage.randomness import seeded
-from propersbi.training.batches import Batches, FreshSource, as_tensor, split
+from propersbi.structure import periods_of
+from propersbi.training.batches import Batches, FreshSource, as_tensor, prepared_rows, split
 from propersbi.training.checkpoint import digest
 from propersbi.training.objectives import Objective, ScoreMinimization
 from propersbi.types import Batch, InputError, Rows
@@ -121,7 +122,9 @@ def build_sampler(
             raise InputError("Give the embedding to the network itself when 'network' is already built.")
         sampler = _refined(_as_sampler(network, shapes), recipe)
     sampler = LinearResidual(sampler) if recipe.regression else sampler
-    units = Standardize(shapes[0], logarithms=recipe.log_theta), Standardize(shapes[1], recipe.tail, recipe.log_x)
+    given = None if recipe.standardize is True else (0.0, 1.0) if recipe.standardize is False else recipe.standardize
+    x_units = Standardize(shapes[1], recipe.tail, recipe.log_x, periods_of(recipe.layout), given)
+    units = Standardize(shapes[0], logarithms=recipe.log_theta), x_units
     return Standardized(sampler, *units, support.box, None if isinstance(support, Box) else support)
 
 
@@ -191,6 +194,7 @@ def prepare_sampler(
         seed: Of the split, the initial weights and the batches.
         start: A sampler to continue from, with its units, in place of a new one.
     """
+    noise = _hiding(data.noise, recipe)
     n = len(data.theta)
     rows, validation = split(n, recipe.validation_fraction, most=recipe.max_validation, seed=seed)
     few = np.sort(
@@ -201,18 +205,26 @@ def prepare_sampler(
     if start is None:
         sampler = build_sampler(recipe, data.shapes, modules, seed)
         with seeded(seed):
-            noisy = x if data.noise is None else data.noise(x.float())
+            noisy = x if noise is None else noise(x.float())
         with torch.no_grad():
             sampler.prepare(theta, noisy, sampler.box.bounds(int(np.prod(data.shapes[0]))))
     else:
         sampler = start
     units = sampler.to_units, sampler.x_units
     size = min(recipe.batch_size, len(rows))
-    batches = Batches(data.theta, data.x, rows, size, *units, seed, data.weight, data.noise, data.fresh)
+    batches = Batches(data.theta, data.x, rows, size, *units, seed, data.weight, noise, data.fresh)
     with seeded(seed):
         held_out = batches.read(validation)
         in_units = sampler.to_units(theta)
     return Prepared(sampler, in_units, batches, held_out, content)
+
+
+def _hiding(noise: Callable[[Tensor], Tensor] | None, recipe: Recipe) -> Callable[[Tensor], Tensor] | None:
+    """What is done to data when they are read: noise first, then entries are hidden."""
+    hide = recipe.missing if isinstance(recipe.missing, Missing) else None
+    if noise is None or hide is None:
+        return noise if hide is None else hide
+    return lambda x: hide(noise(x))
 
 
 def build_objective(recipe: Recipe, prepared: Prepared, wrap_sampler: WrapSampler | None, seed: int) -> Objective:

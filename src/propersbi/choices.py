@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from propersbi.given import described, takes_steps
+from propersbi.layouts import Layout
 from propersbi.networks import is_grid, is_image_problem
 from propersbi.recipes import Factory, Recipe, check_names, training_names
 from propersbi.samplers import Box, ChainGenerator, RefinedSampler, Sampler, Standardized, Support
@@ -23,12 +24,13 @@ from propersbi.samplers.torch_support import Described
 from propersbi.scoring import EnergyScore
 from propersbi.simulation.priors import parameter_names
 from propersbi.storage.checks import check_whole
-from propersbi.training.batches import as_tensor, checked_pairs, validation_size
+from propersbi.structure import Structure, periods_of, structure_for, takes_embedding
+from propersbi.training.batches import Pairs, checked_pairs, prepared_rows, validation_size
 from propersbi.training.config import TrainConfig
 from propersbi.training.objectives import Objective
-from propersbi.types import InputError, Rows
+from propersbi.types import InputError
 
-__all__ = ["Choices", "prepared_rows", "recipe", "some_rows"]
+__all__ = ["Choices", "recipe"]
 
 REFINEMENT_STEPS = 8
 CHAIN_WIDTH = 128  # of a network that is one step of several
@@ -38,9 +40,7 @@ LARGE_DATA = 1000  # numbers in x above which a step of training is costly
 MANY_PAIRS = 9000  # training pairs above which the number of gradient steps grows faster
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
 LONG_DECAY = 0.3  # of the weights, there
-LOOKED_AT = 2000  # pairs that choices by the numbers themselves are made on
 LOG_REASON = "positive, and nearer to a normal distribution in logarithms"
-PREPARED_NUMBERS = 10_000_000  # of x, at most, that units, regression and bandwidths are found on
 
 
 def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
@@ -63,20 +63,7 @@ def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
         ['weight decay 0.3: 100 numbers in x']
     """
     columns = describe_columns(theta)
-    theta, x = checked_pairs(theta, x)
-    known: dict[str, Any] = {"columns": columns, "rows": some_rows(theta, x)}
-    return Choices(theta.shape[1:], x.shape[1:], len(theta), prior, changes, **known).recipe()
-
-
-def some_rows(theta: Rows, x: Rows) -> tuple[Tensor, Tensor]:
-    """A few pairs, for choices that depend on more than shapes."""
-    few = max(1, min(len(theta), LOOKED_AT, PREPARED_NUMBERS // math.prod(x.shape[1:])))
-    return as_tensor(theta[:few]).double(), as_tensor(x[:few]).double()
-
-
-def prepared_rows(n: int, x_shape: Sequence[int]) -> int:
-    """How many of ``n`` training pairs units, regression and bandwidths are found on."""
-    return min(n, max(100, PREPARED_NUMBERS // math.prod(x_shape)))
+    return Choices.of(checked_pairs(theta, x, changes.get("missing")), prior, changes, columns=columns).recipe()
 
 
 @dataclass
@@ -92,6 +79,8 @@ class Choices:
         names: Names of the parameters, by which ``discrete`` may call them; by default those of the prior.
         columns: What the type of the training parameters says.
         rows: Some of the pairs; without them nothing is chosen by the numbers themselves.
+        layout: The parts of structured data.
+        missing: Whether entries of the data are missing.
     """
 
     theta_shape: tuple[int, ...]
@@ -105,6 +94,15 @@ class Choices:
     names: Sequence[str] | None = None
     columns: Described = UNKNOWN
     rows: tuple[Tensor, Tensor] | None = None
+    layout: Layout | None = None
+    missing: bool = False
+
+    @classmethod
+    def of(cls, pairs: Pairs, prior: Any, changes: Mapping[str, Any], **known: Any) -> Choices:
+        """The choices for given pairs."""
+        shapes = tuple(pairs.theta.shape[1:]), tuple(pairs.x.shape[1:])
+        known |= {"rows": pairs.some, "layout": pairs.layout, "missing": pairs.missing}
+        return cls(*shapes, len(pairs.theta), prior, changes, **known)
 
     def __post_init__(self) -> None:
         check_names(self.changes)
@@ -117,18 +115,15 @@ class Choices:
         """The complete recipe."""
         objective = self.choose("objective", None)
         steps = self.refinement_steps(objective)
-        images = self.images()
-        network = self.choose("network", *self.network(objective, steps))
-        embedding = self.choose("embedding", *self.embedding())
         score = objective is None
         most = self.choose("max_validation", 500 if self.large() else 5000)
         fraction = self.choose("validation_fraction", 0.1)
         rows = self.n - validation_size(self.n, fraction, most)
         regression = self.choose("regression", *self.regression(steps, rows))
-        draws = (5, "images are large") if images else (10, "more draws did not help")
+        draws = (5, "images are large") if self.images() else (10, "more draws did not help")
         return Recipe(
-            network=network,
-            embedding=embedding,
+            network=self.choose("network", *self.network(objective, steps)),
+            embedding=self.choose("embedding", *self.embedding()),
             regression=regression,
             refinement_steps=steps,
             objective=objective,
@@ -138,6 +133,10 @@ class Choices:
             discrete=self.discrete(),
             log_theta=tuple(self.choose("log_theta", *self.log_theta())),
             log_x=tuple(self.choose("log_x", *self.log_x())),
+            layout=self.structure.layout,
+            exchangeable=self.choose("exchangeable", False),
+            missing=self.choose("missing", *(("allow", "found in the data") if self.missing else ("exclude", ""))),
+            standardize=self.choose("standardize", True),
             tail=self.choose("tail", *self.tail()),
             batch_size=self.choose("batch_size", *self.batch_size(rows)),
             validation_fraction=fraction,
@@ -168,9 +167,15 @@ class Choices:
         """Whether parameters and data are images on one grid."""
         return not self.embedded() and is_image_problem(self.real_shape, self.x_shape)
 
+    @cached_property
+    def structure(self) -> Structure:
+        """What the axes of the data mean."""
+        custom = self.images() or self.embedded() or not takes_embedding(self.changes.get("network"))
+        return structure_for(self.x_shape, self.rows, self.layout, self.missing, self.changes, custom=custom)
+
     def large(self) -> bool:
         """Whether a step of training is costly."""
-        return self.images() or self.numbers() > LARGE_DATA
+        return self.images() or (self.numbers() > LARGE_DATA and self.structure.embedding is None)
 
     def own_network(self) -> bool:
         """Whether the network and what it sees of the data are the library's choice."""
@@ -187,7 +192,9 @@ class Choices:
         return Factory("MLPGenerator"), "theta is a vector"
 
     def embedding(self) -> tuple[Factory | None, str]:
-        """Of data on a large grid."""
+        """Of data that are more than a vector, or on a large grid."""
+        if self.structure.embedding is not None:
+            return self.structure.embedding, self.structure.reason
         grid = self.large() and not self.images() and is_grid(self.x_shape) and "network" not in self.changes
         return (Factory("GridEmbedding"), f"{self.numbers()} numbers in x, on a grid") if grid else (None, "")
 
@@ -222,7 +229,7 @@ class Choices:
         if steps == 1 or "network" in self.modules:
             return False, ""
         shape = self.real_shape
-        small = len(shape) == 1 and max(shape[0], self.numbers()) <= min(LARGE_DATA, few // 2)
+        small = len(shape) == 1 and max(shape[0], self.structure.inputs(self.x_shape)) <= min(LARGE_DATA, few // 2)
         return small, "what is linear needs no training" if small else "too many numbers, or too few simulations"
 
     @cached_property
@@ -257,14 +264,14 @@ class Choices:
 
     def log_x(self) -> tuple[tuple[int, ...], str]:
         """Skewed positive data."""
-        if self.rows is None or len(self.x_shape) != 1 or self.embedded():
+        if self.rows is None or len(self.x_shape) != 1 or self.embedded() or self.structure.embedding:
             return (), ""
         found = tuple(skewed_columns(self.rows[1]))
         return found, LOG_REASON if found else ""
 
     def tail(self) -> tuple[float, str]:
         """Scales beyond which data are compressed; on grids, whose sums and transforms matter, extremes only."""
-        if len(self.x_shape) == 1:
+        if len(self.x_shape) == 1 and periods_of(self.structure.layout) is None:
             return 5.0, "a single extreme number must not dominate a vector"
         return 100.0, "only extremes, since data on a grid are summed and transformed"
 
@@ -288,8 +295,7 @@ class Choices:
                 why = "where nothing is left to learn beyond the linear regression, training ends early"
                 chosen["settle"] = self.choose("settle", max(EARLIEST_CHECK, 2 * chosen["warmup"]), why)
             chosen["weight_decay"] = self.choose("weight_decay", *self.weight_decay(rows))
-        suited = self.settings(objective)
-        for name, value in suited.items():
+        for name, value in self.settings(objective).items():
             chosen[name] = self.choose(name, value, "suits the objective")
         asked = {name: self.choose(name, None) for name in self.changes if name in training_names()}
         return TrainConfig(**{**chosen, **asked})
@@ -301,14 +307,14 @@ class Choices:
 
     def max_steps(self, rows: int, steps: int) -> tuple[int, str]:
         """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
-        numbers = math.prod(self.real_shape) + self.numbers()
+        numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape)
         usual, few = (2500, 0.25) if steps == 1 else (7000, 0.4)
         growth = few if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
         return round(usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 
     def weight_decay(self, rows: int) -> tuple[float, str]:
         """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""
-        long = self.numbers() >= LONG_VECTOR and not (self.large() or self.embedded())
+        long = self.numbers() >= LONG_VECTOR and not (self.large() or self.embedded() or self.structure.embedding)
         decay = LONG_DECAY * min(1.0, MANY_PAIRS / rows)
         return (decay, f"{self.numbers()} numbers in x") if long else (0.0, "")
 

@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 from propersbi.building import Prepared, TrainingSet, build_objective, noise_name, prepare_sampler
-from propersbi.posterior import Posterior, checked_names
+from propersbi.posterior import Posterior
 from propersbi.recipes import Recipe
 from propersbi.samplers import LatentCorrected, Mixture, Sampler, Standardized
+from propersbi.storage.checks import checked_names
 from propersbi.storage.files import write_json
 from propersbi.training.checkpoint import digest
 from propersbi.training.history import History, StopReason
@@ -71,7 +72,9 @@ def train_posterior(
         recipe=recipe,
         history=history,
         info=info,
-        typicality_test=find_typicality(first.sampler, data.x, first.batches.rows, noise=data.noise, seed=seed),
+        typicality_test=find_typicality(
+            first.sampler, data.x, first.batches.rows, noise=first.batches.noise, seed=seed
+        ),
     )
     if place is not None and _first_process():
         posterior.save(place / "posterior")

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from propersbi.building import TrainingSet
-from propersbi.choices import Choices, some_rows
+from propersbi.choices import Choices
 from propersbi.fitting import train_posterior
 from propersbi.observations import as_numbers
 from propersbi.posterior import Posterior
@@ -46,7 +46,8 @@ def fit(
 
     Arguments:
         theta: Parameters ``(n, *theta_shape)``: NumPy, torch or rows on disk.
-        x: The data they made, ``(n, *x_shape)``.
+        x: The data they made, ``(n, *x_shape)``; or a dict of named parts ``{name: (n, *shape)}``, a list of arrays
+            ``(N_i, ...)`` of varying length, a masked array or a table of pandas, with missing entries.
         prior: The prior; only its support is used.
         recipe: How to train; by default :func:`propersbi.recipe` of the same pairs.
         start: A posterior whose weights and units to continue from.
@@ -73,14 +74,14 @@ def fit(
     """
     logger = changes.pop("logger", None)
     columns = describe_columns(theta)
-    theta, x = checked_pairs(theta, x)
-    data = TrainingSet(theta, x, None if weight is None else checked_weight(weight, len(theta)), noise)
+    pairs = checked_pairs(theta, x, changes.get("missing"))
+    weights = None if weight is None else checked_weight(weight, len(pairs.theta))
+    data = TrainingSet(pairs.theta, pairs.x, weights, noise)
     if parameter_names is not None:
         parameter_names = list_of_names("parameter_names", parameter_names)
     elif start is None:
         parameter_names = names_of(prior) or columns.names
-    rows = some_rows(theta, x)
-    choices = Choices(*data.shapes, len(theta), prior, changes, names=parameter_names, columns=columns, rows=rows)
+    choices = Choices.of(pairs, prior, changes, names=parameter_names, columns=columns)
     if start is not None and not isinstance(start, Posterior):
         raise InputError(f"'start' must be a posterior, got {type(start).__name__}.")
     if recipe is not None and not isinstance(recipe, Recipe):

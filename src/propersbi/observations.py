@@ -12,17 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from propersbi.layouts import Layout, is_structured
 from propersbi.types import InputError
 
 __all__ = ["as_numbers", "numbers", "observations", "one_observation", "sample_sizes"]
 
 
-def as_numbers(values: Any, name: str) -> np.ndarray:
+def as_numbers(values: Any, name: str, *, missing: bool = False) -> np.ndarray:
     """Real numbers as a NumPy array, from whatever holds them: an array, a tensor, a list, a table of pandas.
 
     Integers, and floating-point numbers of up to double precision, are kept as they are; longer ones become double, and
-    the byte order is the machine's own. Complex numbers, text and missing entries are refused. NaN and infinity are
-    numbers here.
+    the byte order is the machine's own. Complex numbers and text are refused. NaN and infinity are numbers here;
+    entries that are masked, or missing in a table, become NaN where ``missing`` ones are allowed, and are refused
+    otherwise.
 
     >>> as_numbers(np.array([1.5, 2.5], ">f8"), "x").dtype
     dtype('float64')
@@ -32,6 +34,8 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     """
     if isinstance(values, Tensor):
         values = _from_torch(values)
+    if missing:
+        values = _without_gaps(values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         masked = np.ma.getmaskarray(values).sum()
         raise InputError(f"'{name}' has missing entries: {masked} of {values.size} are masked.")
@@ -51,8 +55,13 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def observations(x: Any, shape: tuple[int, ...], *, name: str = "x") -> Tensor:
+def observations(
+    x: Any, shape: tuple[int, ...], *, name: str = "x", layout: Layout | None = None, missing: bool = False
+) -> Tensor:
     """Rows ``(N, *shape)`` of finite numbers, in the precision given; plain numbers are rows of length one.
+
+    With a ``layout``, observations may be structured, and longer or shorter than ``shape`` says. Where entries may be
+    ``missing`` they are NaN.
 
     >>> observations([0.5, 1.5], (1,)).shape
     torch.Size([2, 1])
@@ -60,20 +69,25 @@ def observations(x: Any, shape: tuple[int, ...], *, name: str = "x") -> Tensor:
     Traceback (most recent call last):
     propersbi.types.InputError: 'x' must be finite, got nan at (0, 1).
     """
-    values = _floats(x, name)
+    if is_structured(x) and layout is not None:
+        x = layout.pack_rows(x, name)
+    values = _floats(x, name, missing or layout is not None)
     rows = values.reshape(-1, 1) if shape == (1,) and values.ndim == 1 else values
-    if not rows.ndim or tuple(rows.shape[1:]) != shape:
+    flexible = layout is not None and layout.flexible and rows.ndim == len(shape) + 1 and 0 not in rows.shape
+    if not rows.ndim or tuple(rows.shape[1 + flexible :]) != shape[flexible:]:
         raise InputError(f"'{name}' must have shape (N, {str(shape)[1:]}, got {tuple(values.shape)}.")
     if not len(rows):
         raise InputError(f"There are no observations: '{name}' is empty.")
-    _check_finite(rows, name)
+    _check_finite(rows, name, allowed=missing or (layout is not None and any(part.flexible for part in layout.parts)))
     return rows
 
 
-def one_observation(x: Any, shape: tuple[int, ...], *, name: str = "x") -> np.ndarray:
+def one_observation(
+    x: Any, shape: tuple[int, ...], *, name: str = "x", layout: Layout | None = None, missing: bool = False
+) -> np.ndarray:
     """One observation ``(*shape,)`` of finite numbers, in the precision given; axes of length one do not matter.
 
-    A vector may therefore come as a row or as a column of a table.
+    A vector may therefore come as a row or as a column of a table. See :func:`observations` for the rest.
 
     >>> one_observation([[1.0, 2.0]], (2,)), one_observation([[1.0], [2.0]], (2,))
     (array([1., 2.]), array([1., 2.]))
@@ -81,32 +95,39 @@ def one_observation(x: Any, shape: tuple[int, ...], *, name: str = "x") -> np.nd
     Traceback (most recent call last):
     propersbi.types.InputError: 'x' must have shape (2,), got (3,).
     """
-    values = _floats(x, name)
+    if layout is not None:
+        packed = torch.from_numpy(np.array(layout.pack_one(x, name)))
+        padded = any(part.flexible for part in layout.parts)
+        _check_finite(packed, name, allowed=missing or padded)
+        return _from_torch(packed)
+    values = _floats(x, name, missing)
     if _long_axes(values.shape) != _long_axes(shape):
         raise InputError(f"'{name}' must have shape {shape}, got {tuple(values.shape)}.")
     values = values.reshape(shape)
-    _check_finite(values, name)
+    _check_finite(values, name, allowed=missing)
     return _from_torch(values)
 
 
-def numbers(x: Any, *, name: str = "x") -> np.ndarray:
+def numbers(x: Any, *, name: str = "x", missing: bool = False) -> np.ndarray:
     """Finite numbers of any shape, in the precision given: for observations whose shape is not known yet.
+
+    Where entries may be ``missing`` they are NaN.
 
     >>> numbers([1, 2]).dtype
     dtype('float64')
     """
-    values = _floats(x, name)
+    values = _floats(x, name, missing)
     if not values.numel():
         raise InputError(f"'{name}' is empty: its shape is {tuple(values.shape)}.")
-    _check_finite(values, name)
+    _check_finite(values, name, allowed=missing)
     return _from_torch(values)
 
 
-def _floats(x: Any, name: str) -> Tensor:
+def _floats(x: Any, name: str, missing: bool = False) -> Tensor:
     """Floating-point numbers, in the precision given; whole numbers become double."""
     if isinstance(x, Tensor) and x.is_floating_point():
         return x.detach()  # on its own device
-    array = as_numbers(x, name)
+    array = as_numbers(x, name, missing=missing)
     if array.dtype.kind != "f":
         array = array.astype(np.float64)
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))  # torch warns of memory it must not write to
@@ -136,8 +157,23 @@ def _long_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size for size in shape if size != 1)
 
 
-def _check_finite(values: Tensor, name: str) -> None:
-    bad = ~torch.isfinite(values)
+def _without_gaps(values: Any) -> Any:
+    """Masked entries, and missing ones of pandas, as NaN."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    if callable(getattr(values, "to_numpy", None)):
+        try:
+            return values.to_numpy(dtype=float, na_value=np.nan)
+        except (TypeError, ValueError):
+            return values
+    return values
+
+
+def _check_finite(values: Tensor, name: str, *, allowed: bool = False) -> None:
+    """Refuse infinite numbers, and missing ones unless they are allowed; something must be there."""
+    bad = torch.isinf(values) if allowed else ~torch.isfinite(values)
+    if allowed and values.numel() and bool(torch.isnan(values).all()):
+        raise InputError(f"All entries of '{name}' are missing.")
     if bad.any():
         at = tuple(bad.nonzero()[0].tolist())
         raise InputError(f"'{name}' must be finite, got {values[at].item()} at {at}.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from propersbi.building import TrainingSet
-from propersbi.choices import Choices, some_rows
+from propersbi.choices import Choices
 from propersbi.fitting import train_posterior
 from propersbi.posterior import Posterior
 from propersbi.samplers.priors import describe_columns
@@ -74,9 +74,10 @@ def fit_online(
     first = simulate(
         prior, simulator, simulations, seed=seed, group="start", batched=batched, progress=progress, **names
     )
-    theta, x = checked_pairs(first.theta, first.x)
+    pairs = checked_pairs(first.theta, first.x, changes.get("missing"))
+    theta, x = pairs.theta, pairs.x
     names_found = parameter_names or first.parameter_names
-    rows = some_rows(theta, x)
+    rows = pairs.some
     shapes = theta.shape[1:], x.shape[1:]
     choices = Choices(
         *shapes, MANY_PAIRS, prior, changes, names=names_found, columns=describe_columns(theta), rows=rows

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from propersbi.interchange import Groups, arviz_of, dataframe_of
+from propersbi.layouts import Layout
 from propersbi.observations import as_numbers, observations, one_observation, sample_sizes
 from propersbi.posterior_files import SavedPosterior, read_posterior, write_posterior
 from propersbi.recipes import Recipe
@@ -25,9 +26,9 @@ from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.summaries import add_posterior, densest, summarise
 from propersbi.training.history import History
 from propersbi.types import InputError
-from propersbi.typicality import UNLIKE, Typicality, TypicalityTest, UnlikeSimulations, features_of
+from propersbi.typicality import UNLIKE, Typicality, TypicalityTest, UnlikeSimulations, deviations, p_values_of
 
-__all__ = ["Posterior", "checked_names"]
+__all__ = ["Posterior"]
 
 MAX_DRAWS_AT_ONCE = 2000  # a few megabytes for each hidden layer, which stay in the cache
 MAX_NUMBERS_AT_ONCE = 200_000  # of theta
@@ -93,6 +94,16 @@ class Posterior:
         sampler = self.sampler.samplers[0] if isinstance(self.sampler, Mixture) else self.sampler
         return sampler.box if isinstance(sampler, Standardized) else Box()
 
+    @property
+    def layout(self) -> Layout | None:
+        """The parts of structured data; ``None`` for one vector."""
+        return None if self.recipe is None else self.recipe.layout
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether entries of an observation may be missing."""
+        return self.recipe is not None and self.recipe.takes_missing
+
     @torch_defaults()
     def sample(
         self,
@@ -124,7 +135,7 @@ class Posterior:
         seed: int | None = None,
     ) -> Tensor:
         """Draws for each of ``N`` observations, ``(*sample_shape, N, *theta_shape)``."""
-        rows = observations(x, self.x_shape)
+        rows = observations(x, self.x_shape, layout=self.layout, missing=self.takes_missing)
         shape = sample_sizes(sample_shape, len(rows), self.theta_shape)
         self._warn_unlike(rows)
         draws = self._draw(math.prod(shape), rows, show_progress_bars, refinement_steps, seed)
@@ -176,20 +187,14 @@ class Posterior:
         observation = self._observation(x)
         if self.typicality_test is None:
             raise InputError("This posterior keeps no statistics of its simulations: there were too few, or it is old.")
-        deviant = self.typicality_test.deviant(observation.flatten(1).cpu(), self.x_shape, self.x_names)
-        return Typicality(self._p_values(observation, self.typicality_test).item(), deviant)
-
-    def _p_values(self, rows: Tensor, test: TypicalityTest) -> Tensor:
-        # Under a seed of its own, so that an embedding with random numbers leaves those of the draws alone.
-        with torch.inference_mode(), seeded(0):
-            features = None if test.features is None else features_of(self.sampler, rows.to(self.device))
-            return test.p_values(rows.flatten(1).cpu(), features)
+        deviant = deviations(self.typicality_test, self.sampler, observation.to(self.device), self.x_names)
+        return Typicality(p_values_of(self.typicality_test, self.sampler, observation.to(self.device)).item(), deviant)
 
     def _warn_unlike(self, rows: Tensor) -> None:
         """Warn of an observation unlike the simulations, and of more such rows than chance explains."""
         if self.typicality_test is None:
             return
-        p, n = self._p_values(rows, self.typicality_test), len(rows)
+        p, n = p_values_of(self.typicality_test, self.sampler, rows.to(self.device)), len(rows)
         count, lowest = int((p < UNLIKE).sum()), int(p.argmin())
         by_chance = UNLIKE * n + 3 * math.sqrt(UNLIKE * n) + 1
         if n == 1 and count:
@@ -252,13 +257,14 @@ class Posterior:
     @torch_defaults()
     def set_default_x(self, x: Any) -> Posterior:
         """Remember an observation; returns the posterior itself."""
-        self.default_x = torch.as_tensor(one_observation(x, self.x_shape)).unsqueeze(0)
+        self.default_x = self._observation(x)
         return self
 
     def _observation(self, x: Any) -> Tensor:
         """One observation ``(1, *x_shape)``: the given or the default one."""
         if x is not None:
-            return torch.as_tensor(one_observation(x, self.x_shape)).unsqueeze(0)
+            given = one_observation(x, self.x_shape, layout=self.layout, missing=self.takes_missing)
+            return torch.as_tensor(given).unsqueeze(0)
         if self.default_x is None:
             raise InputError("There is no observation: give 'x' or call 'set_default_x'.")
         return self.default_x

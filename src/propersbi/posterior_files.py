@@ -29,7 +29,7 @@ from propersbi.storage.locks import Lock
 from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.history import History
 from propersbi.types import InputError
-from propersbi.typicality import TypicalityTest
+from propersbi.typicality import TypicalityTest, statistic_names
 
 __all__ = ["SavedPosterior", "read_posterior", "write_posterior"]
 
@@ -164,7 +164,9 @@ def _build(
         None if config["history"] is None else History.from_json(config["history"]),
         config["info"],
         default_x,
-        TypicalityTest.from_tensors(typicality, math.prod(sampler.x_shape)) if typicality else None,
+        TypicalityTest.from_tensors(typicality, len(statistic_names(sampler) or ()) or math.prod(sampler.x_shape))
+        if typicality
+        else None,
         config.get("x_names"),
     )
 

@@ -143,7 +143,10 @@ class Problem:
     def simulation_options(self) -> dict[str, Any]:
         """How the simulator is called and what becomes of simulations that fail, as arguments of ``simulate``."""
         settings = self.settings
-        failing = {"timeout": settings.timeout, "on_error": settings.on_error, "max_failed": settings.max_failed}
+        failing: dict[str, Any] = {"timeout": settings.timeout, "on_error": settings.on_error}
+        failing |= {"max_failed": settings.max_failed}
+        if self.training.get("missing", "exclude") != "exclude":
+            failing["missing"] = "allow"
         return {"batched": self.batched, **{name: value for name, value in failing.items() if value is not None}}
 
     def observation(self, i: int | None = None) -> np.ndarray | None:

@@ -13,11 +13,14 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
+from propersbi.factories import Factory, Own
+from propersbi.layouts import Layout
 from propersbi.samplers.bounds import Box, Support
+from propersbi.samplers.missing import Missing
 from propersbi.samplers.priors import given_support
 from propersbi.samplers.subset import Subset
 from propersbi.storage.checks import check_number, is_number
-from propersbi.storage.config import CUSTOM, allowed_class, decode, encode, qualified_name
+from propersbi.storage.config import CUSTOM, decode, encode, qualified_name
 from propersbi.storage.tables import html_table
 from propersbi.training.config import TrainConfig
 from propersbi.types import InputError, ScoringRule
@@ -44,66 +47,6 @@ OTHER_NAMES = {
 PLACES = ("discrete", "log_theta", "log_x")  # choices that are the numbers of some columns
 
 
-@dataclass(frozen=True)
-class Factory:
-    """A class of the library and its options, to be built once shapes or the sampler are known.
-
-    Arguments:
-        name: The name of the class.
-        options: Keyword arguments of its constructor.
-
-    Examples:
-        >>> Factory("MLPGenerator", {"width": 16})((2,), (3,)).width
-        16
-        >>> from propersbi.networks import MLPGenerator
-        >>> Factory.of(functools.partial(MLPGenerator, width=16))
-        Factory(name='MLPGenerator', options={'width': 16})
-    """
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, make: Any) -> Factory | None:
-        """The factory for a class of the library or a ``functools.partial`` of one; ``None`` for anything else."""
-        options: dict[str, Any] = {}
-        while isinstance(make, functools.partial):
-            if make.args:
-                return None
-            options, make = {**make.keywords, **options}, make.func
-        try:
-            known = isinstance(make, type) and allowed_class(make.__name__) is make
-        except InputError:
-            return None
-        return cls(make.__name__, options) if known else None
-
-    @property
-    def target(self) -> type:
-        """The class."""
-        return allowed_class(self.name)
-
-    def __call__(self, *arguments: Any, **more: Any) -> Any:
-        """Build it."""
-        return self.target(*arguments, **{**self.options, **more})
-
-    def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{key}={value}' for key, value in self.options.items())})"
-
-
-@dataclass(frozen=True)
-class Own:
-    """Stands for an object of the user's own, which a recipe knows by name only; it must be passed again.
-
-    Arguments:
-        name: Its module and name.
-    """
-
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
 Maker = Callable[..., Any]
 
 
@@ -124,6 +67,11 @@ class Recipe:
         discrete: Which parameters (of the flattened event) are whole numbers.
         log_theta: Which parameters (of a vector) are trained as logarithms.
         log_x: Which numbers of the data (of a vector) are replaced by their logarithms.
+        layout: The parts of structured data and what their axes mean; ``None`` for one vector.
+        exchangeable: Whether the first axis of the data, or of which parts, counts trials whose order means nothing.
+        missing: ``"exclude"`` leaves out simulations with missing entries; ``"allow"`` takes them as data, as does
+            :class:`~propersbi.samplers.missing.Missing`, which hides further ones in training.
+        standardize: Whether data are standardised by what is found on them; or ``(centre, scale)``.
         tail: Standardised data grow like a logarithm only beyond this many scales; ``None`` leaves them.
         batch_size: Pairs per gradient step.
         validation_fraction: Share of the pairs that are held out for validation.
@@ -144,6 +92,10 @@ class Recipe:
     discrete: tuple[int, ...] = ()
     log_theta: tuple[int, ...] = ()
     log_x: tuple[int, ...] = ()
+    layout: Layout | None = None
+    exchangeable: bool | tuple[str, ...] = False
+    missing: str | Missing = "exclude"
+    standardize: bool | tuple[Any, Any] = True
     tail: float | None = None
     batch_size: int = 256
     validation_fraction: float = 0.1
@@ -153,6 +105,7 @@ class Recipe:
     reasons: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._check_data()
         for name, least in (("refinement_steps", 1), ("batch_size", 1), ("max_validation", 1), ("ensemble", 1)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -171,6 +124,15 @@ class Recipe:
             value = getattr(self, name)
             if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in value):
                 raise InputError(f"'{name}' must hold the numbers of columns, from 0, got {value!r:.80}.")
+
+    def _check_data(self) -> None:
+        """Check what is said of the data."""
+        for name in ("exchangeable", "standardize"):
+            object.__setattr__(self, name, _as_tuple(getattr(self, name)))
+        if not isinstance(self.missing, Missing) and self.missing not in ("exclude", "allow"):
+            raise InputError(f"'missing' must be 'allow', 'exclude' or ps.Missing(rate), got {self.missing!r:.40}.")
+        if not isinstance(self.standardize, bool) and len(self.standardize) != 2:
+            raise InputError("'standardize' must be true, false or a pair (centre, scale).")
 
     def change(self, **changes: Any) -> Recipe:
         """The same recipe with other choices: fields of the recipe or of its training configuration, by name.
@@ -207,6 +169,11 @@ class Recipe:
         support = Box() if value is None else given_support(value, None, within).support
         known = isinstance(support, Subset) and not support.within.bounded
         return replace(support, within=within) if known else support  # type: ignore[type-var]
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether missing entries are data."""
+        return self.missing != "exclude"
 
     def to_json(self) -> dict[str, Any]:
         """As plain data; objects of the user's own are kept by name only."""
@@ -253,6 +220,9 @@ class Recipe:
             ("discrete", f"integers at {_places(self.discrete)}" if self.discrete else "no integers"),
             ("log_theta", f"logarithms of theta at {_places(self.log_theta)}" if self.log_theta else "no logarithms"),
             ("log_x", f"logarithms of x at {_places(self.log_x)}" if self.log_x else "no logarithms"),
+            ("exchangeable", "exchangeable trials" if self.exchangeable else "no exchangeable trials"),
+            ("missing", "no missing entries" if self.missing == "exclude" else f"missing entries: {self.missing}"),
+            ("standardize", "data standardised" if self.standardize is True else "units of the data given"),
             ("tail", "tails of the data left" if self.tail is None else f"data compressed beyond {self.tail:g} scales"),
             ("batch_size", f"{self.batch_size} pairs per step"),
             ("validation_fraction", f"{100 * self.validation_fraction:g} % of the pairs for validation"),
@@ -268,6 +238,13 @@ class Recipe:
         shown = {name for name, _ in rows}
         others = [name for name in training_names() if name not in shown]
         return rows + [(name, f"{name.replace('_', ' ')} {getattr(t, name)}") for name in others]
+
+
+def _as_tuple(value: Any) -> Any:
+    """Lists and arrays as tuples, which are equal by value."""
+    if isinstance(value, str) or not callable(getattr(value, "__iter__", None)):
+        return value
+    return tuple(_as_tuple(item) for item in value)
 
 
 def training_names() -> list[str]:

@@ -11,7 +11,20 @@ import torch
 from torch import nn
 
 from propersbi import tasks
-from propersbi.networks import FieldGenerator, Flow, GridEmbedding, MLPCritic, MLPGenerator, UNetGenerator
+from propersbi.layouts import Kind, Layout, Part
+from propersbi.networks import (
+    FieldGenerator,
+    Flow,
+    GridEmbedding,
+    ImageEmbedding,
+    MLPCritic,
+    MLPGenerator,
+    PartsEmbedding,
+    SeriesEmbedding,
+    SetEmbedding,
+    UNetGenerator,
+    VectorEmbedding,
+)
 from propersbi.samplers import (
     Adapted,
     Bijection,
@@ -280,7 +293,18 @@ EMBEDDINGS = {
     "grid": lambda: GridEmbedding((16, 12), channels=(4, 6), width=12, features=10),
     "grid with channels": lambda: GridEmbedding((2, 16, 12), channels=(4, 6), width=12, features=10),
     "spectrum": lambda: GridEmbedding((2, 15, 12), channels=(4, 6), width=12, features=10, spectrum=True, lost=1),
+    "vector": lambda: VectorEmbedding((5,)),
+    "long vector": lambda: VectorEmbedding((70,)),
+    "series": lambda: SeriesEmbedding((40,), channels=(4, 8), learnt=5),
+    "series of channels": lambda: SeriesEmbedding((33, 3), channels=(4, 8), learnt=5),
+    "set": lambda: SetEmbedding((12, 2), width=8, learnt=5),
+    "small set of numbers": lambda: SetEmbedding((4,), width=8, learnt=5),
+    "image": lambda: ImageEmbedding((8, 11), channels=4, learnt=5),
+    "image, channels first": lambda: ImageEmbedding((3, 16, 9), channels=4, learnt=5),
+    "image, channels last": lambda: ImageEmbedding((16, 9, 3), channels=4, learnt=5),
+    "parts": lambda: PartsEmbedding((27,), layout=PARTS),
 }
+PARTS = Layout((Part("trials", (12, 2), Kind.SET, ragged=True), Part("extra", (3,), Kind.VECTOR)))
 
 CRITICS = {
     "mlp": lambda: MLPCritic((2,), (3,), width=16),

@@ -97,9 +97,9 @@ def test_fields_are_learnt_from_grids_and_come_back_from_disk(tmp_path, network)
 
 def test_large_grids_get_an_embedding_and_one_pass_by_themselves():
     rng = np.random.default_rng(0)
-    posterior = ps.fit(rng.normal(size=(60, 2)), rng.normal(size=(60, 40, 30)), max_steps=2, progress=False)
+    posterior = ps.fit(rng.normal(size=(60, 2)), rng.normal(size=(60, 120, 90)), max_steps=2, progress=False)
     assert isinstance(posterior.sampler.sampler.embedding, GridEmbedding)
-    assert posterior.sample((3,), x=np.zeros((40, 30))).shape == (3, 2)
+    assert posterior.sample((3,), x=np.zeros((120, 90))).shape == (3, 2)
 
 
 def test_noise_is_drawn_anew_for_every_batch():

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from propersbi.app.observed import Observation, read_observation
+from propersbi.app.observed import Observation, read_observation, takes_missing
 from propersbi.app.problems import load_problem
 from propersbi.observations import one_observation
-from propersbi.posterior import checked_names
 from propersbi.problem import Problem
 from propersbi.reports.text import count, duration, percent
 from propersbi.samplers.bounds import Box
@@ -29,6 +28,7 @@ from propersbi.simulation.prior_kinds import components
 from propersbi.simulation.priors import check_prior, draw, event_shape, parameter_names
 from propersbi.simulation.simulations import Simulations, simulate
 from propersbi.simulation.styles import Style
+from propersbi.storage.checks import checked_names
 from propersbi.storage.randomness import stream
 from propersbi.types import Array, InputError
 
@@ -243,8 +243,10 @@ def _look_at_observation(seen: ProblemCheck, problem: Problem, given: Any) -> Pr
         if observed is None:
             note = "There is no observation: define 'observation' in the file, or give --observation FILE."
             return replace(seen, notes=(*seen.notes, note))
-        if seen.style is not None and seen.style.x_shape is not None:
-            one_observation(observed.values, seen.style.x_shape, name="observation")
+        any_number = bool(problem.training.get("exchangeable"))  # of trials
+        if seen.style is not None and seen.style.x_shape is not None and not any_number:
+            shape, missing = seen.style.x_shape, takes_missing(problem)
+            one_observation(observed.values, shape, name="observation", missing=missing)
     except InputError as error:
         return replace(seen, problems=(*seen.problems, str(error)))
     return replace(seen, source=f"from {observed.source}")

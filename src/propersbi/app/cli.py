@@ -150,10 +150,10 @@ def sample(
     if out is not None:
         check_output(out)
     opened = _reopen(run, model)
-    observed = read_observation(observation, opened.problem)
+    posterior = opened.posterior()
+    observed = read_observation(observation, opened.problem, missing=posterior.takes_missing)
     if observed is None:
         raise InputError("There is no observation: give --observation FILE.")
-    posterior = opened.posterior()
     values = observed.arranged(posterior.x_names).values
     if out is None:
         typer.echo(posterior.summary(values, num_samples=count, seed=seed))
@@ -177,7 +177,7 @@ def diagnose(
     from propersbi.app.observed import read_observation
 
     opened = _reopen(run, model)
-    observed = read_observation(observation, opened.problem)
+    observed = read_observation(observation, opened.problem, missing=opened.posterior().takes_missing)
     checks = opened.diagnose(observed, num_samples=num_samples, seed=seed, progress=not quiet)
     typer.echo(checks.summary())
     _exit(checks, strict)

@@ -54,18 +54,20 @@ class Observation:
         return replace(self, values=self.values[[self.names.index(name) for name in names]], names=tuple(names))
 
 
-def read_observation(source: Any, problem: Problem | None) -> Observation | None:
+def read_observation(source: Any, problem: Problem | None, *, missing: bool = False) -> Observation | None:
     """The observed data, finite numbers; of nothing, the problem's own, of which a task shows the first.
 
     Arguments:
         source: A ``.npy``, ``.csv`` or ``.txt`` file, the number of a task's observation, an array, a dict of numbers
             and arrays, or ``None``.
         problem: The problem, if it is at hand.
+        missing: Whether entries may be missing, which the problem may say as well.
 
     >>> from propersbi import tasks
     >>> read_observation("1", tasks.get("two_moons")).source
     'observation 1 of two_moons'
     """
+    missing = missing or takes_missing(problem)
     if source is None:
         return _own_observation(problem)
     if isinstance(source, int) or (isinstance(source, str) and source.isdecimal()):
@@ -73,8 +75,8 @@ def read_observation(source: Any, problem: Problem | None) -> Observation | None
             raise InputError(f"Only a task has numbered observations: give a file instead of '{source}'.")
         return Observation(problem.observation(int(source)), f"observation {int(source)} of {problem.name}")
     if isinstance(source, str | Path):
-        return Observation(numbers(_read_file(Path(source)), name="observation"), str(source))
-    found = _from_python(source, "")
+        return Observation(numbers(_read_file(Path(source)), name="observation", missing=missing), str(source))
+    found = _from_python(source, "", missing)
     return replace(found, source=f"an array of shape {found.values.shape}")
 
 
@@ -82,16 +84,24 @@ def _own_observation(problem: Problem | None) -> Observation | None:
     if problem is None or isinstance(problem, Task):
         return None if problem is None else read_observation(1, problem)
     source = "the problem itself" if problem.digest is None else "the model file"
-    return None if problem.x_o is None else _from_python(problem.x_o, source)
+    return None if problem.x_o is None else _from_python(problem.x_o, source, takes_missing(problem))
 
 
-def _from_python(values: Any, source: str) -> Observation:
+def takes_missing(problem: Problem | None) -> bool:
+    """Whether the problem says that entries of the observation may be missing."""
+    return problem is not None and problem.training.get("missing", "exclude") != "exclude"
+
+
+def _from_python(values: Any, source: str, missing: bool) -> Observation:
     """An array or, as a simulator may return it, a dict of numbers and arrays."""
     if not isinstance(values, Mapping):
-        return Observation(numbers(values, name="observation"), source)
+        return Observation(numbers(values, name="observation", missing=missing), source)
     if not values:
         raise InputError("The observation is an empty dict.")
-    parts = {str(name): np.ravel(numbers(part, name=f"observation['{name}']")) for name, part in values.items()}
+    parts = {
+        str(name): np.ravel(numbers(part, name=f"observation['{name}']", missing=missing))
+        for name, part in values.items()
+    }
     names = [name if part.size == 1 else f"{name}_{i + 1}" for name, part in parts.items() for i in range(part.size)]
     return Observation(np.concatenate(list(parts.values())), source, tuple(names))
 

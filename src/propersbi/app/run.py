@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from propersbi.app.directory import SIMULATION_OPTIONS, Run
-from propersbi.app.observed import read_observation
+from propersbi.app.observed import read_observation, takes_missing
 from propersbi.app.online import train_online
 from propersbi.app.problems import check_ready, load_problem
 from propersbi.observations import one_observation
@@ -85,7 +85,9 @@ def run(
             pairs = started.simulate(simulations, **work)
             if observed is not None:
                 observed = observed.arranged(pairs.x_names)
-                one_observation(observed.values, tuple(pairs.x.shape[1:]), name="observation")
+                shape, missing = tuple(pairs.x.shape[1:]), takes_missing(found)
+                if not found.training.get("exchangeable"):
+                    one_observation(observed.values, shape, name="observation", missing=missing)
             phases.next()
             if online:
                 batched = {"batched": simulation.get("batched")}

@@ -17,8 +17,8 @@ from propersbi.diagnostics.inputs import checked_test_pairs, parameter_rows, to_
 from propersbi.diagnostics.measure import prior_scores, scale_of
 from propersbi.metrics import calibration_error, crps, energy_score
 from propersbi.observations import observations
-from propersbi.posterior import Posterior, checked_names
-from propersbi.storage.checks import check_number, check_whole, is_number
+from propersbi.posterior import Posterior
+from propersbi.storage.checks import check_number, check_whole, checked_names, is_number
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import stream
 from propersbi.types import InputError
@@ -146,9 +146,9 @@ def compare(
         'exact'
     """
     _check(samplers, num_samples, level)
-    truth, x = checked_test_pairs(theta, x)
+    truth, x = checked_test_pairs(theta, x, *samplers.values())
     n, event = len(truth), truth.shape[1:]
-    data = observations(x[:n], tuple(x.shape[1:]))
+    data = observations(x[:n], tuple(x.shape[1:]), missing=True)
     flat = truth.reshape(n, -1)
     sd = scale_of(flat)
     if not np.all(sd):

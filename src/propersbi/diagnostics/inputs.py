@@ -8,25 +8,46 @@ from typing import Any
 import numpy as np
 import torch
 
+from propersbi.layouts import is_structured
+from propersbi.observations import one_observation
+from propersbi.posterior import Posterior
 from propersbi.storage.checks import check_whole, is_number
 from propersbi.training.batches import checked_pairs
 from propersbi.types import InputError, Rows
 
-__all__ = ["MIN_SAMPLES", "check_options", "checked_test_pairs", "parameter_rows", "to_numpy"]
+__all__ = ["MIN_SAMPLES", "check_options", "checked_test_pairs", "parameter_rows", "to_numpy", "x_of"]
 
 MIN_SAMPLES = 100  # fewer draws make ranks too coarse
 MIN_PAIRS = 20  # fewer test pairs show nothing
 SIMULATION_OPTIONS = ("batched", "timeout", "workers", "executor", "on_error", "max_failed")
 
 
-def checked_test_pairs(theta: Any, x: Any) -> tuple[np.ndarray, Rows]:
-    """All true parameters, ``(n, *event)``, which are small beside the draws; and rows of data."""
-    theta, x = checked_pairs(theta, x)
+def checked_test_pairs(theta: Any, x: Any, *posteriors: Any) -> tuple[np.ndarray, Rows]:
+    """All true parameters, ``(n, *event)``, which are small beside the draws; and rows of data.
+
+    They are packed as those that the posteriors were trained on, if these say so.
+    """
+    ours = [posterior for posterior in posteriors if isinstance(posterior, Posterior)]
+    layouts = [posterior.layout for posterior in ours if posterior.layout is not None]
+    if layouts and is_structured(x):
+        x = layouts[0].pack_rows(x)
+    allow = any(posterior.takes_missing for posterior in ours) or bool(layouts)
+    theta, x = checked_pairs(theta, x, "allow" if allow else None)[:2]
     if len(theta) < MIN_PAIRS:
         raise InputError(
             f"There are {len(theta)} test pairs; at least {MIN_PAIRS} are needed, some hundred are better."
         )
     return parameter_rows("theta", theta[: len(theta)], tuple(theta.shape[1:])), x
+
+
+def x_of(posterior: Any, observation: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The observation, as the posterior takes it."""
+    if not isinstance(posterior, Posterior) or posterior.layout is None:
+        missing = isinstance(posterior, Posterior) and posterior.takes_missing
+        observation = observation if missing else to_numpy(observation)
+        return one_observation(observation, shape, name="observation", missing=missing)
+    options: dict[str, Any] = {"layout": posterior.layout, "missing": posterior.takes_missing}
+    return one_observation(observation, shape, name="observation", **options)
 
 
 def parameter_rows(name: str, values: Any, event: tuple[int, ...]) -> np.ndarray:

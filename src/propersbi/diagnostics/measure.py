@@ -12,17 +12,18 @@ import numpy as np
 import torch
 
 from propersbi.diagnostics.convergence import convergence_of
-from propersbi.diagnostics.inputs import MIN_SAMPLES, check_options, checked_test_pairs, parameter_rows, to_numpy
+from propersbi.diagnostics.inputs import MIN_SAMPLES, check_options, checked_test_pairs, parameter_rows, to_numpy, x_of
 from propersbi.diagnostics.predictive import View, predict
 from propersbi.diagnostics.result import Diagnostics
 from propersbi.diagnostics.support import share_outside
 from propersbi.diagnostics.verdicts import FIELD_SIZE
 from propersbi.metrics import c2st, crps, energy_score, nrmse, r2, rmse
 from propersbi.metrics.calibration import sbc_p_values, sbc_ranks, tarp_ranks
-from propersbi.observations import observations, one_observation
-from propersbi.posterior import Posterior, checked_names
+from propersbi.observations import observations
+from propersbi.posterior import Posterior
 from propersbi.simulation.priors import draw
 from propersbi.simulation.results import stored
+from propersbi.storage.checks import checked_names
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import stream
 from propersbi.types import Array, InputError, Rows, Simulator
@@ -81,7 +82,7 @@ def diagnose(
         **simulation: How the simulator is called, as for :func:`propersbi.simulate`: ``batched``, ``timeout``,
             ``workers``, ``executor``, ``on_error`` or ``max_failed``.
     """
-    truth, data = checked_test_pairs(theta, x)
+    truth, data = checked_test_pairs(theta, x, posterior)
     event = truth.shape[1:]
     check_options(num_samples, observation, reference, simulator, simulation)
     names = checked_names(parameter_names or getattr(posterior, "parameter_names", None), event)
@@ -90,7 +91,7 @@ def diagnose(
     result = _about_training(result, posterior, given, seed)
     if observation is None:
         return result
-    x_o = one_observation(to_numpy(observation), tuple(data.shape[1:]), name="observation")
+    x_o = x_of(posterior, observation, tuple(data.shape[1:]))
     if isinstance(posterior, Posterior) and posterior.typicality_test is not None:
         result = replace(result, typicality=posterior.typicality(x_o))
         if result.typicality is not None and result.typicality.unlike:
@@ -98,8 +99,7 @@ def diagnose(
     most = min(OBSERVATION_SAMPLES, max(result.num_samples, MAX_NUMBERS // math.prod(event)))
     samples = _draw(posterior, torch.as_tensor(x_o)[None], most, event, seed, 2)[:, 0]
     outside = share_outside(posterior.prior, samples) if isinstance(posterior, Posterior) else None
-    scores = {} if outside is None else {"outside": outside}
-    result = _extend(result, scores, {"x_o": x_o, "samples": _few(samples)})
+    result = _extend(result, {} if outside is None else {"outside": outside}, {"x_o": x_o, "samples": _few(samples)})
     if reference is not None:
         result = _compare(result, samples, parameter_rows("reference", reference, event))
     if simulator is None:
@@ -160,7 +160,9 @@ def _blocks(posterior: Any, truth: np.ndarray, x: Rows, m: int, seed: int, progr
     with progress_bar(n, "diagnosing", "pair", show=progress) as bar:
         for start in range(0, n, size):
             pairs = slice(start, min(start + size, n))
-            draws = _draw(posterior, observations(x[pairs], tuple(x.shape[1:])), m, truth.shape[1:], seed, 1, start)
+            draws = _draw(
+                posterior, observations(x[pairs], tuple(x.shape[1:]), missing=True), m, truth.shape[1:], seed, 1, start
+            )
             yield draws.reshape(m, -1, d), pairs, np.random.default_rng([seed, 3, start])
             bar.update(pairs.stop - start)
 
@@ -173,7 +175,7 @@ def _with_examples(
         if pairs.start == 0 and truth[0].size > FIELD_SIZE:
             count = min(EXAMPLES, pairs.stop)
             some = draws[:EXAMPLE_SAMPLES, :count].reshape(-1, count, *truth.shape[1:])
-            data = observations(x[:count], tuple(x.shape[1:])).numpy()
+            data = observations(x[:count], tuple(x.shape[1:]), missing=True).numpy()
             examples |= {"example_theta": truth[:count], "example_x": data, "example_draws": some.astype(np.float32)}
         yield draws, pairs, rng
 

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, leaky_relu
 
-from propersbi.networks.embeddings import is_grid
+from propersbi.networks.images import is_grid
 from propersbi.networks.layers import FREQUENCIES, SLOPE, check_sizes, level_features
 from propersbi.samplers.bounds import UNBOUNDED, Bounds
 from propersbi.samplers.generator import ChainGenerator

@@ -1,114 +1,178 @@
-r"""Embeddings: from data on a grid to a few hundred features.
+r"""Embeddings: from data of any kind to features of fixed number, once per observation.
 
-:class:`GridEmbedding` is for data with two grid axes, ``(rows, columns)`` or ``(channels, rows, columns)``: images,
-or a field along the last axis watched over time. Strided convolutions see detail, all rows of a column are then read
-together, and columns are mixed with their neighbours: few weights, of which each sees many examples in every datum.
+.. math:: e(x) = \big(s(x),\; l(x)\big)
 
-Spectra hide what happened where. If the data are a Fourier transform, the inverse transform comes first: it costs
-next to nothing, and convolutions find waves in space and time far more easily than in frequencies.
+The first features are fixed statistics :math:`s`, which need no training: a linear regression can start from them, and
+a short training finds most of what they say. The others :math:`l` are learnt, and add what the statistics leave out.
+
+Data arrive standardised, with NaN for entries that are missing. Adding missing entries changes nothing: neither padding
+a set or a series, nor the value of what is hidden.
 """
 
 from __future__ import annotations
 
 import math
+import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
 
+from propersbi.networks.statistics import split_missing
+from propersbi.samplers import Standardize
 from propersbi.types import InputError
 
-__all__ = ["GridEmbedding", "is_grid"]
+__all__ = ["Embedding", "VectorEmbedding"]
 
-SLOPE = 0.1  # of the leaky rectifiers
-STRIDE = 4  # of the first convolution, which sees nearly all of the cost
-
-
-def is_grid(shape: Sequence[int]) -> bool:
-    """Whether data of this shape are an image or field of at least 8 x 8 points, perhaps with channels.
-
-    >>> is_grid((28, 28)), is_grid((2, 100, 100)), is_grid((3, 2000))
-    (True, True, False)
-    """
-    return 2 <= len(shape) <= 3 and min(shape[-2:]) >= 8
+MAX_IMPUTED = 64  # numbers up to which missing ones are predicted from the others: a linear system for each row
+EM_STEPS = 10
+RIDGE = 1e-4  # added to the variances of standardised data
+STATISTICS_TAIL = 5.0  # standard deviations beyond which statistics are compressed
 
 
-class GridEmbedding(nn.Module):
-    """Features of data with two grid axes.
+class Embedding(nn.Module, ABC):
+    """Fixed statistics and learnt features of data; subclasses say how in three methods.
 
     Arguments:
-        x_shape: The event shape of the data, ``(rows, columns)`` or ``(channels, rows, columns)``.
-        channels: Of the two convolutions.
-        width: Numbers kept for each column.
-        mixing: Convolutions along the columns.
-        features: Numbers in the end.
-        spectrum: Whether the data are real and imaginary parts ``(2, rows, columns)`` of the Fourier transform of a
-            real field, to be transformed back first.
-        lost: Rows of the spectrum, from the zero frequency on, that are not in the data.
-
-    Examples:
-        >>> GridEmbedding((28, 28), features=64)(torch.zeros(5, 28, 28)).shape
-        torch.Size([5, 64])
+        x_shape: The event shape of the data.
+        names: One for each statistic.
     """
 
-    def __init__(
-        self,
-        x_shape: Sequence[int],
-        *,
-        channels: Sequence[int] = (32, 64),
-        width: int = 192,
-        mixing: int = 2,
-        features: int = 256,
-        spectrum: bool = False,
-        lost: int = 0,
-    ) -> None:
-        super().__init__()
-        self.x_shape, self.channels = tuple(x_shape), tuple(channels)
-        self.width, self.mixing, self.features, self.spectrum, self.lost = width, mixing, features, spectrum, lost
-        if len(self.x_shape) not in (2, 3) or (spectrum and (len(self.x_shape) != 3 or self.x_shape[0] != 2)):
-            kind = "(2, rows, columns) for a spectrum" if spectrum else "(rows, columns) or (channels, rows, columns)"
-            raise InputError(f"Data on a grid have the shape {kind}, got {self.x_shape}.")
-        if len(self.channels) != 2 or min(*self.channels, width, features) < 1 or mixing < 0 or lost < 0:
-            raise InputError(f"Two positive 'channels', 'width' and 'features' are needed, got {self.channels}.")
-        first, second = self.channels
-        grids = 1 if spectrum or len(self.x_shape) == 2 else self.x_shape[0]
-        self.convolutions = nn.Sequential(
-            nn.Conv2d(grids, first, 5, STRIDE, 2),
-            nn.LeakyReLU(SLOPE, inplace=True),
-            nn.Conv2d(first, second, 3, (2, 1), 1),
-            nn.LeakyReLU(SLOPE, inplace=True),
-        ).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        rows, columns = self._coarse(self.x_shape[-2] + lost, self.x_shape[-1])
-        self.read = nn.Conv1d(second * rows, width, 1)
-        self.place = nn.Parameter(0.1 * torch.randn(width, columns))
-        self.mix = nn.ModuleList(nn.Conv1d(width, width, 3, padding=1) for _ in range(mixing))
-        self.narrow = nn.Conv1d(width, max(1, width // 6), 1)
-        self.last = nn.Linear(max(1, width // 6) * columns, features)
+    learnt: int = 0
 
-    @staticmethod
-    def _coarse(rows: int, columns: int) -> tuple[int, int]:
-        """The grid after both convolutions."""
-        return math.ceil(math.ceil(rows / STRIDE) / 2), math.ceil(columns / STRIDE)
+    def __init__(self, x_shape: Sequence[int], names: Sequence[str]) -> None:
+        super().__init__()
+        self.x_shape, self.names = tuple(x_shape), tuple(names)
+        self.units = Standardize((max(1, self.fixed),), tail=STATISTICS_TAIL)
+        self._recent: tuple[Any, tuple[int, int], Tensor] | None = None
+
+    @property
+    def fixed(self) -> int:
+        """The number of fixed statistics, which come first among the features."""
+        return len(self.names)
+
+    @property
+    def features(self) -> int:
+        """The number of all features."""
+        return self.fixed + self.learnt
+
+    @abstractmethod
+    def compute(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n fixed"]:
+        """The statistics in their own units, NaN where they are undefined."""
+
+    def learn(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n learnt"]:
+        """The learnt features; none by default."""
+        return x.new_zeros(len(x), 0)
+
+    def prepare(self, x: Float[Tensor, "n *x"]) -> None:
+        """Find the units of the statistics."""
+        self._recent = None
+        if self.fixed:
+            self.units.fit(self.compute(x))
+
+    def statistics(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n fixed"]:
+        """The statistics, standardised; one that is undefined is the average one.
+
+        Those of the last data are kept: a regression and the network ask for the same.
+        """
+        units = self.units.center
+        if self._recent is None or self._recent[0]() is not x or self._recent[1] != (id(units), units._version):
+            found = self.units(self.compute(x)).nan_to_num(0.0) if self.fixed else x.new_zeros(len(x), 0)
+            self._recent = weakref.ref(x), (id(units), units._version), found
+        return self._recent[2]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_recent": None}
 
     def forward(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n features"]:
-        return self.joined(self.along(x))
+        return torch.cat([self.statistics(x), self.learn(x)], 1)
 
-    def along(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n width places"]:
-        """What is known at each of the coarse columns."""
-        grid = self._field(x) if self.spectrum else x
-        h = self.convolutions(grid.unsqueeze(1) if grid.ndim == 3 else grid)
-        h = self.read(h.flatten(1, 2)) + self.place
-        for mix in self.mix:
-            h = h + mix(leaky_relu(h, SLOPE))
-        return leaky_relu(h, SLOPE)
 
-    def joined(self, along: Float[Tensor, "n width places"]) -> Float[Tensor, "n features"]:
-        """All columns together."""
-        return self.last(leaky_relu(self.narrow(along), SLOPE).flatten(1))
+class VectorEmbedding(Embedding):
+    r"""A vector with missing entries, filled in by the linear prediction from those that are there.
 
-    def _field(self, spectrum: Float[Tensor, "n 2 rows columns"]) -> Float[Tensor, "n lines columns"]:
-        """The real field; noise of standard deviation 1 in the spectrum is so in the field."""
-        known = nn.functional.pad(torch.complex(spectrum[:, 0], spectrum[:, 1]), (0, 0, self.lost, 0))
-        return torch.fft.ifft2(known, norm="ortho").real
+    With the mean :math:`\mu` and covariance :math:`C` of the data, found by the EM algorithm, and the observed entries
+    :math:`o`,
+
+    .. math:: \hat x = \mu + C_{\cdot o} C_{oo}^{-1} (x_o - \mu_o), \qquad
+              v = \operatorname{diag}\big(C - C_{\cdot o} C_{oo}^{-1} C_{o \cdot}\big).
+
+    The features are :math:`\hat x`, the standard deviations :math:`\sqrt v` and the mask. If data and parameters are
+    jointly Gaussian, the posterior mean is linear in :math:`\hat x` for every pattern of missing entries, also for
+    those that training never saw. Vectors of more than 64 numbers are filled with their mean.
+
+    Arguments:
+        x_shape: The event shape of the data, which are flattened.
+
+    Examples:
+        >>> embedding = VectorEmbedding((2,))
+        >>> x = torch.randn(1000, 1).expand(1000, 2)  # two equal numbers
+        >>> embedding.prepare(x)
+        >>> features = embedding(torch.tensor([[1.5, torch.nan]]))
+        >>> bool((features[0, 1] - features[0, 0]).abs() < 0.01), features[0, -2:]
+        (True, tensor([1., 0.]))
+    """
+
+    center: Tensor
+    covariance: Tensor
+
+    def __init__(self, x_shape: Sequence[int]) -> None:
+        self.size = math.prod(x_shape)
+        self.predicted = self.size <= MAX_IMPUTED
+        kinds = ["x", "sd", "known"] if self.predicted else ["x", "known"]
+        super().__init__(x_shape, [f"{kind}[{i}]" for kind in kinds for i in range(self.size)])
+        d = self.size if self.predicted else 0
+        self.register_buffer("center", torch.zeros(d, dtype=torch.float64))
+        self.register_buffer("covariance", torch.eye(d, dtype=torch.float64))
+
+    def prepare(self, x: Float[Tensor, "n *x"]) -> None:
+        """Find mean and covariance by the EM algorithm, then the units."""
+        if self.predicted:
+            values, mask = split_missing(x.flatten(1).double())
+            self.center.copy_(values.sum(0) / mask.sum(0).clamp_min(1))
+            spread = torch.where(mask, values - self.center, 0.0).square().sum(0) / mask.sum(0).clamp_min(1)
+            self.covariance.copy_(torch.diag(spread + RIDGE))
+            for _ in range(1 if bool(mask.all()) else EM_STEPS):
+                self._em_step(values, mask)
+        super().prepare(x)
+
+    def compute(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n fixed"]:
+        values, mask = split_missing(x.flatten(1))
+        if not self.predicted:
+            return torch.cat([values, mask.float()], 1)
+        filled, rest = self._fill(values.double(), mask)
+        deviation = rest.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
+        return torch.cat([filled, deviation, mask], 1).float()
+
+    def _fill(self, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Missing entries predicted from the others, and the covariance ``(n, d, d)`` of the errors."""
+        known = mask.double()
+        both = known.unsqueeze(2) * known.unsqueeze(1)
+        inner = self.covariance * both + torch.diag_embed(1 - known)
+        across = self.covariance * known.unsqueeze(1)  # (n, d, d): of all numbers with the known ones
+        weights = torch.cholesky_solve(across.transpose(1, 2), torch.linalg.cholesky(inner)).transpose(1, 2)
+        moved = torch.where(mask, values - self.center, 0.0).unsqueeze(2)
+        filled = torch.where(mask, values, self.center + (weights @ moved).squeeze(2))
+        rest = (
+            (self.covariance - weights @ across.transpose(1, 2)) * (1 - known).unsqueeze(2) * (1 - known).unsqueeze(1)
+        )
+        return filled, rest
+
+    def _em_step(self, values: Tensor, mask: Tensor) -> None:
+        total, square, n = torch.zeros_like(self.center), torch.zeros_like(self.covariance), len(values)
+        for rows, there in zip(values.split(1000), mask.split(1000), strict=True):
+            filled, rest = self._fill(rows, there)
+            total += filled.sum(0)
+            square += filled.T @ filled + rest.sum(0)
+        center = total / n
+        self.covariance.copy_(square / n - torch.outer(center, center) + RIDGE * torch.eye(len(center)).to(center))
+        self.center.copy_(center)
+
+
+def check_shape(kind: str, shape: Sequence[int], fits: bool, expected: str) -> None:
+    """Refuse data of another shape."""
+    if not fits:
+        raise InputError(f"{kind} data have the shape {expected}, got {tuple(shape)}.")

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool1d, softplus
 
-from propersbi.networks.embeddings import GridEmbedding
+from propersbi.networks.images import GridEmbedding
 from propersbi.networks.mlp import MLPGenerator
 from propersbi.samplers.generator import Generator
 from propersbi.types import InputError

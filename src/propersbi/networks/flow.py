@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
+from propersbi.networks.embeddings import Embedding
 from propersbi.networks.layers import check_sizes, embedded_features
 from propersbi.samplers.base import DensitySampler
 from propersbi.samplers.bounds import UNBOUNDED, Bounds
@@ -76,8 +77,23 @@ class Flow(DensitySampler):
         self.register_buffer("lower", torch.full((dim,), -UNBOUNDED))
         self.register_buffer("upper", torch.full((dim,), UNBOUNDED))
 
+    @property
+    def regressors(self) -> int:
+        """The statistics of the embedding, if it has some."""
+        return self.embedding.fixed if isinstance(self.embedding, Embedding) else super().regressors
+
+    def prepare_regressors(self, x: Float[Tensor, "n *x"]) -> None:
+        """Prepare the embedding."""
+        if isinstance(self.embedding, Embedding):
+            self.embedding.prepare(x)
+
+    def regress_on(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n regressors"]:
+        """The statistics of the embedding, if it has some."""
+        return self.embedding.statistics(x) if isinstance(self.embedding, Embedding) else super().regress_on(x)
+
     def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:  # noqa: ARG002
         """Keep the bounds between which the parameters lie; bounds that move with the data cannot be kept."""
+        self.prepare_regressors(x)
         if bounds.tilt is None:
             self.lower.copy_(bounds.lower.clamp_min(-UNBOUNDED))
             self.upper.copy_(bounds.upper.clamp_max(UNBOUNDED))

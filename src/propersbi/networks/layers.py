@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -48,7 +49,8 @@ def level_features(level: Float[Tensor, " n"]) -> Float[Tensor, "n features"]:
 
 def embedded_features(embedding: nn.Module, x_shape: tuple[int, ...]) -> int:
     """The number of features an embedding gives, found on one row of zeros."""
-    device = next((weight.device for weight in embedding.parameters()), torch.device("cpu"))
+    tensors = itertools.chain(embedding.parameters(), embedding.buffers())
+    device = next((tensor.device for tensor in tensors), torch.device("cpu"))
     was_training = embedding.training
     embedding.eval()  # batch normalisation refuses a single row in training
     try:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from propersbi.networks.embeddings import Embedding
 from propersbi.networks.layers import FREQUENCIES, SLOPE, Modulation, check_sizes, embedded_features, level_features
 from propersbi.samplers.bounds import UNBOUNDED, Bounds
 from propersbi.samplers.generator import ChainGenerator
@@ -84,7 +85,7 @@ class MLPGenerator(ChainGenerator):
             self.conditions = nn.Linear(3 * dim + 1 + 2 * len(FREQUENCIES), width)
             self.register_buffer("lower", torch.full((dim,), -UNBOUNDED))
             self.register_buffer("upper", torch.full((dim,), UNBOUNDED))
-            self.register_buffer("tilt", torch.zeros(math.prod(self.x_shape), dim))
+            self.register_buffer("tilt", torch.zeros(self.regressors, dim))
             self.step = nn.Sequential(*(GatedBlock(width) for _ in range(step_depth)))
         self.last = nn.Sequential(nn.LayerNorm(width), nn.LeakyReLU(SLOPE), nn.Linear(width, self.head_width))
         self.modulations = nn.ModuleDict({str(k): Modulation(self.head_width, self.latent) for k in self.places})
@@ -105,11 +106,26 @@ class MLPGenerator(ChainGenerator):
         if not self.places or not set(self.places) <= set(range(self.head + 1)):
             raise InputError(f"Noise must enter at places between 0 and {self.head}, got {self.places}.")
 
+    @property
+    def regressors(self) -> int:
+        """The statistics of the embedding, if it has some."""
+        return self.embedding.fixed if isinstance(self.embedding, Embedding) else super().regressors
+
+    def prepare_regressors(self, x: Float[Tensor, "n *x"]) -> None:
+        """Prepare the embedding."""
+        if isinstance(self.embedding, Embedding):
+            self.embedding.prepare(x)
+
+    def regress_on(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n regressors"]:
+        """The statistics of the embedding, if it has some."""
+        return self.embedding.statistics(x) if isinstance(self.embedding, Embedding) else super().regress_on(x)
+
     def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:  # noqa: ARG002
         """Condition a step on the bounds of the prior, so that it learns where its draws should end.
 
         Some will still leave them, and :class:`~propersbi.samplers.bounds.Box` brings them back.
         """
+        self.prepare_regressors(x)
         if self.chain:
             self.lower.copy_(bounds.lower.clamp(-UNBOUNDED, UNBOUNDED))
             self.upper.copy_(bounds.upper.clamp(-UNBOUNDED, UNBOUNDED))
@@ -117,10 +133,12 @@ class MLPGenerator(ChainGenerator):
                 self.tilt.copy_(bounds.tilt)
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
-        features = self.trunk((x if self.embedding is None else self.embedding(x)).flatten(1))
+        embedded = (x if self.embedding is None else self.embedding(x)).flatten(1)
+        features = self.trunk(embedded)
         if not self.chain:
             return self.last(features)
-        return torch.cat([features, x.flatten(1) @ self.tilt], 1)
+        statistics = embedded[:, : self.regressors] if isinstance(self.embedding, Embedding) else x.flatten(1)
+        return torch.cat([features, statistics @ self.tilt], 1)
 
     def condition(
         self, context: Float[Tensor, "n context"], noisy: Float[Tensor, "n *theta"], level: Float[Tensor, " n"]

@@ -9,11 +9,13 @@ from propersbi.samplers.generator import ChainGenerator, Generator
 from propersbi.samplers.latent import LatentCorrected, Metropolis, Rejection
 from propersbi.samplers.linear import LinearResidual
 from propersbi.samplers.matrices import Correlation, PositiveDefinite
+from propersbi.samplers.missing import Missing
 from propersbi.samplers.mixture import Mixture
 from propersbi.samplers.priors import support_of
 from propersbi.samplers.refined import Refined
-from propersbi.samplers.standardized import Standardize, Standardized
+from propersbi.samplers.standardized import Standardized
 from propersbi.samplers.subset import Subset
+from propersbi.samplers.units import Standardize
 
 __all__ = [
     "Adapted",
@@ -31,6 +33,7 @@ __all__ = [
     "LatentCorrected",
     "LinearResidual",
     "Metropolis",
+    "Missing",
     "Mixture",
     "Ordered",
     "PositiveDefinite",

@@ -11,6 +11,7 @@ Shapes: the sample axis comes first, then one batch axis, then the event: draws 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -66,6 +67,18 @@ class Sampler(nn.Module, ABC):
             bounds: Bounds of the parameters, likewise.
         """
 
+    @property
+    def regressors(self) -> int:
+        """How many numbers of the data a linear regression starts from."""
+        return math.prod(self.x_shape)
+
+    def prepare_regressors(self, x: Float[Tensor, "n *x"]) -> None:
+        """Find on data what :meth:`regress_on` needs; nothing by default."""
+
+    def regress_on(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n regressors"]:
+        """The numbers a linear regression starts from: the data, flattened, or fixed statistics of them."""
+        return x.flatten(1)
+
 
 class DensitySampler(Sampler):
     """A sampler that also knows its density."""
@@ -114,6 +127,19 @@ class Wrapper(RefinedSampler, DensitySampler):
     def refinement_steps(self) -> int:
         """The number of steps of the wrapped sampler."""
         return refinement_steps_of(self.sampler)
+
+    @property
+    def regressors(self) -> int:
+        """Those of the wrapped sampler."""
+        return self.sampler.regressors
+
+    def prepare_regressors(self, x: Float[Tensor, "n *x"]) -> None:
+        """Prepare those of the wrapped sampler."""
+        self.sampler.prepare_regressors(x)
+
+    def regress_on(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n regressors"]:
+        """What the wrapped sampler regresses on."""
+        return self.sampler.regress_on(x)
 
 
 def has_density(sampler: Sampler) -> bool:

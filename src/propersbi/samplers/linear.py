@@ -27,7 +27,7 @@ SMALLEST_SCALE = 1e-3  # of the residuals, in standard deviations of the paramet
 
 
 class LinearResidual(Wrapper):
-    """A sampler of parameters around their linear regression on the data.
+    """A sampler of parameters around their linear regression on the data, or on fixed statistics of them.
 
     Arguments:
         sampler: A sampler of residuals.
@@ -47,14 +47,15 @@ class LinearResidual(Wrapper):
 
     def __init__(self, sampler: Sampler) -> None:
         super().__init__(sampler)
-        dim, features = math.prod(self.theta_shape), math.prod(self.x_shape)
+        dim, features = math.prod(self.theta_shape), sampler.regressors
         self.register_buffer("slope", torch.zeros(features, dim))
         self.register_buffer("shift", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
 
     def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:
         """Find the regression; its strength is chosen by generalised cross-validation."""
-        slope, shift, scale = ridge(theta, x)
+        self.sampler.prepare_regressors(x)
+        slope, shift, scale = ridge(theta, self.regress_on(x))
         self.slope.copy_(slope)
         self.shift.copy_(shift)
         self.scale.copy_(scale.clamp_min(SMALLEST_SCALE))
@@ -80,7 +81,7 @@ class LinearResidual(Wrapper):
         return log_density(self.sampler, residual, x) - self.scale.log().sum()
 
     def _mean(self, x: Tensor) -> Tensor:
-        return x.flatten(1) @ self.slope + self.shift
+        return self.regress_on(x) @ self.slope + self.shift
 
     def _residual(self, theta: Tensor, x: Tensor) -> Tensor:
         return ((theta.flatten(1) - self._mean(x)) / self.scale).reshape(theta.shape)

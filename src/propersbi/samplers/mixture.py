@@ -66,6 +66,20 @@ class Mixture(RefinedSampler, DensitySampler):
         """The number of steps of the member that takes most."""
         return max(map(refinement_steps_of, self.samplers))
 
+    @property
+    def regressors(self) -> int:
+        """Those of the first member."""
+        return self.samplers[0].regressors
+
+    def prepare_regressors(self, x: Float[Tensor, "n *x"]) -> None:
+        """Prepare those of each member."""
+        for sampler in self.samplers:
+            sampler.prepare_regressors(x)
+
+    def regress_on(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n regressors"]:
+        """What the first member regresses on: others of the same kind find the same on the same data."""
+        return self.samplers[0].regress_on(x)
+
     def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:
         """Prepare each member."""
         for sampler in self.samplers:

@@ -102,7 +102,7 @@ class Refined(RefinedSampler):
         self.theta_shape, self.x_shape = generator.theta_shape, generator.x_shape
         self.truncated = truncated
         if truncated:
-            dim, features = math.prod(self.theta_shape), math.prod(self.x_shape)
+            dim, features = math.prod(self.theta_shape), generator.regressors
             self.register_buffer("lower", torch.full((dim,), -UNBOUNDED))
             self.register_buffer("upper", torch.full((dim,), UNBOUNDED))
             self.register_buffer("tilt", torch.zeros(features, dim))
@@ -115,6 +115,19 @@ class Refined(RefinedSampler):
         """Steps at sampling time, unless others are asked for."""
         return self._refinement_steps
 
+    @property
+    def regressors(self) -> int:
+        """Those of the generator."""
+        return self.generator.regressors
+
+    def prepare_regressors(self, x: Float[Tensor, "n *x"]) -> None:
+        """Prepare those of the generator."""
+        self.generator.prepare_regressors(x)
+
+    def regress_on(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n regressors"]:
+        """What the generator regresses on."""
+        return self.generator.regress_on(x)
+
     def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:
         """Prepare the generator, and find where truncated steps start."""
         self.generator.prepare(theta, x, bounds)
@@ -125,7 +138,7 @@ class Refined(RefinedSampler):
         self.upper.copy_(bounds.upper.clamp(-UNBOUNDED, UNBOUNDED))
         if bounds.tilt is not None:
             self.tilt.copy_(bounds.tilt)
-        flat = x.flatten(1).float()
+        flat = self.regress_on(x).float()
         _, lower, upper = self._start(flat)
         for buffer, found in zip(
             (self.slope, self.shift, self.scale), fit_truncated(theta.flatten(1), flat, lower, upper), strict=True
@@ -144,7 +157,7 @@ class Refined(RefinedSampler):
         skip, out = 1 / (1 + s**2), s / (1 + s**2).sqrt()
         raw = self.step(m, self.generator.embed(x), noisy, level)
         if self._bounded():
-            raw = (self._truncated(raw, self._start(x.flatten(1)), noisy, s) - skip * noisy) / out
+            raw = (self._truncated(raw, self._start(self.regress_on(x)), noisy, s) - skip * noisy) / out
         return raw, (theta - skip * noisy) / out
 
     def sample(
@@ -156,7 +169,7 @@ class Refined(RefinedSampler):
         rows = context.repeat(m, *[1] * (context.ndim - 1))  # every draw has its own noisy parameter
         noisy = math.sqrt(1 + PURE_NOISE**2) * torch.randn(len(rows), *self.theta_shape, device=x.device)
         bounded = self._bounded()
-        start = tuple(part.repeat(m, 1) for part in self._start(x.flatten(1))) if bounded else ()
+        start = tuple(part.repeat(m, 1) for part in self._start(self.regress_on(x))) if bounded else ()
         for s, following in zip(levels, [*levels[1:], 0.0], strict=True):
             raw = self.step(1, rows, noisy, torch.full((len(rows),), s, device=x.device))
             if bounded:

@@ -1,8 +1,8 @@
 r"""Units: what stands between a user's numbers and the network's.
 
-Networks work on standardised numbers. :class:`Standardize` holds the centre and scale of each coordinate, and
-:class:`Standardized` makes a sampler in the user's units, with draws inside the prior's support, of one that works in
-standardised units:
+Networks work on standardised numbers. :class:`~propersbi.samplers.units.Standardize` holds the centre and scale of each
+coordinate, and :class:`Standardized` makes a sampler in the user's units, with draws inside the prior's support, of one
+that works in standardised units:
 
 .. math:: \vartheta = B\big(c_\theta + s_\theta \odot u\big), \qquad u \sim q\big(\cdot \mid (x - c_x) / s_x\big),
 
@@ -13,114 +13,23 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from propersbi.samplers.base import Sampler, Wrapper, has_density, log_density, sample_with
 from propersbi.samplers.bounds import Bounds, Box, Support
 from propersbi.samplers.subset import Subset, draw_inside
+from propersbi.samplers.units import Standardize
 from propersbi.storage.randomness import seeded
 from propersbi.types import InputError
 
-__all__ = ["Standardize", "Standardized", "acceptance_of"]
+__all__ = ["Standardized", "acceptance_of"]
 
 SINGLE_DIGITS = 2.0**-24  # the relative rounding error of single precision
 PRECISION = 1e-4  # of the scale of a parameter that rounding may change: a posterior may be a hundred times narrower
-SMALLEST = 1e-300  # stands for zero and less where logarithms are taken
-NEXT_TO_ZERO = 1e-30  # bounds below it are zero
-LARGEST_LOGARITHM = 88.0  # of what single precision can hold
 LOW_ACCEPTANCE = 0.2  # share of draws inside a support that is known by a function below which the user is warned
-
-
-class Standardize(nn.Module):
-    r"""Centre and scale each coordinate: :math:`u = (v - \text{centre}) / \text{scale}`, single precision out.
-
-    Vectors are scaled coordinate by coordinate, fields and images as a whole. Arithmetic is in double precision, so
-    that data far from zero keep their digits.
-
-    Arguments:
-        shape: The event shape of what is standardised.
-        tail: Beyond this many scales, values grow like a logarithm only; a single extreme number in the data then
-            neither dominates the others nor overflows. ``None`` leaves tails alone, and the map can be inverted.
-        logarithms: Which coordinates of a vector are replaced by their logarithm first; they must be positive.
-
-    Examples:
-        >>> units = Standardize((2,)).fit(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
-        >>> units(torch.tensor([[2.0, 10.0]]))
-        tensor([[ 0.0000, -0.7071]])
-        >>> units.inverse(units(torch.tensor([[5.0, 7.0]]))).float()
-        tensor([[5., 7.]])
-    """
-
-    center: Tensor
-    scale: Tensor
-
-    def __init__(self, shape: Sequence[int], tail: float | None = None, logarithms: Sequence[int] = ()) -> None:
-        super().__init__()
-        if tail is not None and not tail > 0:
-            raise InputError(f"'tail' must be positive, got {tail}.")
-        self.shape, self.tail, self.logarithms = tuple(shape), tail, tuple(logarithms)
-        if logarithms and not (len(self.shape) == 1 and set(self.logarithms) <= set(range(self.shape[0]))):
-            raise InputError(f"Logarithms need a vector with numbers {self.logarithms}, got the shape {self.shape}.")
-        size = self.shape if len(self.shape) == 1 else (1,) * len(self.shape)
-        self.register_buffer("center", torch.zeros(size, dtype=torch.float64))
-        self.register_buffer("scale", torch.ones(size, dtype=torch.float64))
-
-    def fit(self, values: Tensor) -> Standardize:
-        """Find centre and scale on ``values`` ``(n, *shape)``: moments, or quantiles where tails are compressed."""
-        columns = self._curved(values.detach().double()).reshape(-1, self.center.numel()).cpu().numpy()
-        spread = columns.std(0, ddof=1) if len(columns) > 1 else np.ones(columns.shape[1])
-        center = columns.mean(0)
-        if self.tail is not None:
-            low, center, high = np.quantile(columns, [0.1587, 0.5, 0.8413], axis=0)
-            # Data with most values equal have no quantile width; their standard deviation is the next best.
-            spread = np.where(high > low, (high - low) / 2, spread)
-        spread = np.where(np.isfinite(spread) & (spread > 0), spread, 1.0)
-        self.center.copy_(torch.from_numpy(center).reshape(self.center.shape))
-        self.scale.copy_(torch.from_numpy(spread).reshape(self.scale.shape))
-        return self
-
-    def forward(self, values: Tensor) -> Tensor:
-        units = (self._curved(values.double()) - self.center) / self.scale
-        if self.tail is not None:
-            beyond = (units.abs() - self.tail).clamp_min(0)
-            units = units.clamp(-self.tail, self.tail) + units.sign() * beyond.log1p()
-        return units.float()
-
-    def inverse(self, units: Tensor) -> Tensor:
-        """Back to the user's numbers, in double precision while :class:`Box` still has to round them."""
-        if self.tail is not None:
-            raise InputError("Compressed tails cannot be inverted.")
-        values = units.double() * self.scale + self.center
-        if self.logarithms:
-            where = list(self.logarithms)
-            values[..., where] = values[..., where].clamp(max=LARGEST_LOGARITHM).exp()
-        return values
-
-    def log_volume(self, values: Float[Tensor, "*batch"]) -> Tensor | float:
-        r"""The logarithm of :math:`|\det \partial u / \partial v|` at the user's numbers."""
-        volume = -self.scale.expand(self.shape).log().sum().float()
-        return volume - self._curved(values.double())[..., list(self.logarithms)].sum(-1).float()
-
-    def of_bounds(self, bounds: Bounds) -> Bounds:
-        """Bounds of the user's numbers in units; a logarithm has no bound at zero."""
-        lower, upper = (self(end.reshape(self.shape)).flatten() for end in (bounds.lower, bounds.upper))
-        curved = torch.zeros(len(lower), dtype=torch.bool)
-        curved[list(self.logarithms)] = True
-        lower = torch.where(curved & (bounds.lower.flatten() < NEXT_TO_ZERO), -torch.inf, lower)
-        return Bounds(lower, upper, point_masses=bounds.point_masses)
-
-    def _curved(self, values: Tensor) -> Tensor:
-        """The numbers with logarithms where they are asked for."""
-        if not self.logarithms:
-            return values
-        where, curved = list(self.logarithms), values.clone()
-        curved[..., where] = values[..., where].clamp_min(SMALLEST).log()
-        return curved
 
 
 class Standardized(Wrapper):
@@ -202,6 +111,15 @@ class Standardized(Wrapper):
             self.box = self.box.with_point_masses(theta.double())
         own = self.domain.bounds(math.prod(self.sampler.theta_shape))
         self.sampler.prepare(self.theta_units(real), self.x_units(x), self.theta_units.of_bounds(own))
+
+    def prepare_regressors(self, x: Float[Tensor, "n *x"]) -> None:
+        """Find the units of the data first."""
+        self.x_units.fit(x)
+        self.sampler.prepare_regressors(self.x_units(x))
+
+    def regress_on(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n regressors"]:
+        """What the wrapped sampler regresses on."""
+        return self.sampler.regress_on(self.x_units(x))
 
     def training_pair(
         self, m: int, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]

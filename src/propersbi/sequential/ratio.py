@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
-from propersbi.samplers.standardized import Standardize
+from propersbi.samplers.units import Standardize
 from propersbi.storage.randomness import seeded
 from propersbi.training.batches import Batches, as_tensor
 from propersbi.training.config import TrainConfig

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from propersbi.layouts import Layout
 from propersbi.simulation.callers import Caller, Direct, RowError
 from propersbi.simulation.calls import Argument
 from propersbi.simulation.failures import (
@@ -50,6 +51,7 @@ class Chunk(NamedTuple):
     theta: np.ndarray | None = None
     x: np.ndarray | None = None
     x_names: tuple[str, ...] | None = None
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,8 @@ class Job:
         failures = Failures.of(rows.failures, MAX_CHUNK_RECORDS)
         if self.store is None:
             x, x_names = self.data(rows, self.style.x_shape), rows.style.x_names
-            return Chunk(chunk, failures, printed.getvalue(), stored(as_floats(rows.theta)), x, x_names)
+            theta = stored(as_floats(rows.theta))
+            return Chunk(chunk, failures, printed.getvalue(), theta, x, x_names, rows.style.layout)
         self.write(self.store, chunk, rows, failures)
         return Chunk(chunk, failures, printed.getvalue())
 
@@ -181,7 +184,8 @@ class Job:
         if x is None:
             raise SimulationError(f"All {len(rows.theta)} rows of a chunk failed: {failures.most_frequent}.")
         names = {"parameter_names": self.parameter_names, "x_names": rows.style.x_names}
-        store.write(self.group, chunk, stored(as_floats(rows.theta)), x, failures=failures, names=names)
+        kept: dict[str, Any] = {"failures": failures, "names": names, "parts": rows.style.layout}
+        store.write(self.group, chunk, stored(as_floats(rows.theta)), x, nan=self.source.options.nan, **kept)
 
     def finished(self) -> str:
         """A sentence on the finished chunks, for error messages."""

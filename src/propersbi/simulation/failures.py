@@ -41,6 +41,7 @@ class Options:
         timeout: Seconds after which a row is ended and counts as failed.
         parameter_names: One for each parameter, if the prior does not name them.
         force: Whether to continue simulations that another prior or simulator seems to have begun.
+        missing: ``"exclude"`` leaves out rows with NaN; ``"allow"`` takes NaN as a missing entry.
     """
 
     on_error: str = "record"
@@ -48,10 +49,18 @@ class Options:
     timeout: float | None = None
     parameter_names: Sequence[str] | None = None
     force: bool = False
+    missing: str = "exclude"
+
+    @property
+    def nan(self) -> bool:
+        """Whether NaN in data is a missing entry."""
+        return self.missing == "allow"
 
     def __post_init__(self) -> None:
         if not isinstance(self.on_error, str) or self.on_error not in ("record", "raise"):
             raise InputError(f"'on_error' must be 'record' or 'raise', got {self.on_error!r:.80}.")
+        if self.missing not in ("exclude", "allow"):
+            raise InputError(f"'missing' must be 'exclude' or 'allow', got {self.missing!r}.")
         if not _is_number(self.max_failed) or not 0 <= self.max_failed <= 1:
             raise InputError(f"'max_failed' must be a share from 0 to 1, got {self.max_failed!r:.80}.")
         if self.timeout is not None and not (_is_number(self.timeout) and 0 < self.timeout < math.inf):

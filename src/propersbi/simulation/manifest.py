@@ -10,6 +10,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from propersbi.layouts import Layout as Parts
 from propersbi.simulation.shards import MAX_AXES, Layout
 from propersbi.storage.checks import check_whole
 from propersbi.storage.files import checksum_of_json, read_json, write_json
@@ -19,7 +20,7 @@ __all__ = ["create_manifest", "manifest_path", "read_manifest", "write_manifest"
 
 VERSION = 2  # of the format; the first one had no checksums
 MAX_NUMBER = 2**63  # of whole numbers in a manifest
-ENTRIES = {"version", "seed", "chunk_size", "theta", "x", "parameter_names", "x_names"}
+ENTRIES = {"version", "seed", "chunk_size", "theta", "x", "parameter_names", "x_names", "parts"}
 
 
 def manifest_path(folder: str | Path) -> Path:
@@ -63,6 +64,9 @@ def _check(content: dict[str, Any]) -> None:
     for name in ("theta", "x"):
         if content[name] is not None:
             _check_layout(content[name])
+    parts, x = content.get("parts"), content["x"]
+    if parts is not None and (x is None or list(Parts.from_json(parts).packed_shape) != x["shape"]):
+        raise ValueError(f"its parts are {parts!r:.40}")
     for key, of in (("parameter_names", "theta"), ("x_names", "x")):
         names, layout = content.get(key), content[of]
         if names is None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from propersbi.layouts import Layout, Part
 from propersbi.simulation.calls import is_tensor
 from propersbi.types import Array, InputError
 
@@ -27,11 +28,15 @@ class ResultError(InputError):
 
 
 class Values(NamedTuple):
-    """Data as floating-point numbers, their names where the simulator gave any, and whether they were torch tensors."""
+    """Data as floating-point numbers, their names where the simulator gave any, and whether they were torch tensors.
+
+    Data of several parts, of which one has more than one number, also have a layout.
+    """
 
     numbers: np.ndarray
     names: tuple[str, ...] | None = None
     in_torch: bool = False
+    layout: Layout | None = None
 
 
 def read_result(value: Any, *, batched: bool, order: tuple[str, ...] | None = None) -> Values:
@@ -40,8 +45,9 @@ def read_result(value: Any, *, batched: bool, order: tuple[str, ...] | None = No
     The entries of a dict are flattened and joined; their names are the keys, numbered for entries of several numbers.
     With ``order`` they are brought into the order of these names.
 
-    >>> read_result({"mean": 0.5, "spectrum": [1.0, 2.0]}, batched=False)
-    Values(numbers=array([0.5, 1. , 2. ], ), names=('mean', 'spectrum_1', 'spectrum_2'), in_torch=False)
+    >>> read_result({"mean": 0.5, "spectrum": [1.0, 2.0]}, batched=False)  # doctest: +ELLIPSIS +NORMALIZE_WHITESPACE
+    Values(numbers=array([0.5, 1. , 2. ]), names=('mean', 'spectrum_1', 'spectrum_2'), in_torch=False,
+           layout=Layout(parts=(Part(name='mean', ...), Part(name='spectrum', shape=(2,), kind=None, ragged=False))))
     """
     if isinstance(value, Mapping):
         values = _read_mapping(value, batched)
@@ -70,7 +76,9 @@ def _read_mapping(value: Mapping[Any, Any], batched: bool) -> Values:
     flat = [part.reshape(*rows.copy().pop(), -1) for part in parts.values()]
     names = [name for name, part in zip(parts, flat, strict=True) for name in _numbered(name, part.shape[-1])]
     in_torch = any(map(_holds_tensors, value.values()))
-    return Values(np.concatenate(flat, axis=-1), tuple(names), in_torch)
+    found = tuple(Part(name, part.shape[int(batched) :]) for name, part in parts.items())
+    layout = None if all(part.size == 1 for part in found) else Layout(found)
+    return Values(np.concatenate(flat, axis=-1), tuple(names), in_torch, layout)
 
 
 def _read_table(value: Any, batched: bool) -> Values:

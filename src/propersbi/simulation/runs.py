@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from propersbi.layouts import Layout, PackedArray
 from propersbi.simulation.calls import is_tensor
 from propersbi.simulation.chunks import Chunk, Job, Source, write_chunk
 from propersbi.simulation.dispatch import Engine
@@ -28,7 +29,7 @@ from propersbi.simulation.fingerprint import (
 from propersbi.simulation.output import print_beside
 from propersbi.simulation.priors import draw
 from propersbi.simulation.processes import Threads
-from propersbi.simulation.shards import finite_rows
+from propersbi.simulation.shards import usable_rows
 from propersbi.simulation.startup import start_here
 from propersbi.simulation.store import Store
 from propersbi.simulation.styles import Style
@@ -137,8 +138,9 @@ class Run:
             columns = _Columns(self.job)
             failures = self.compute(range(self.job.chunks), Failures(), columns.add)
             theta, x = columns.finish(failures)
-        valid = finite_rows(theta) & finite_rows(x)
+        valid = usable_rows(theta) & usable_rows(x, nan=self.job.source.options.nan)
         theta, x = (theta, x) if valid.all() else (theta[valid], x[valid])
+        x = x if columns.layout is None else PackedArray(x, columns.layout)
         return Simulations(theta, x, int((~valid).sum()), failures, x_names=columns.x_names)
 
     def fingerprint(self, store: Store, batched: bool | None) -> Fingerprint:
@@ -229,6 +231,7 @@ class _Columns:
         self.theta: np.ndarray | None = None
         self.x: np.ndarray | None = None
         self.x_names: tuple[str, ...] | None = None
+        self.layout: Layout | None = None
 
     def add(self, chunk: Chunk) -> None:
         if chunk.theta is None:
@@ -240,7 +243,7 @@ class _Columns:
         self.x = self.put("x", self.x, chunk.x, chunk.number)
         if self.x_names not in (None, chunk.x_names):
             raise InputError(f"x has the names {self.x_names} and {chunk.x_names}.")
-        self.x_names = chunk.x_names
+        self.x_names, self.layout = chunk.x_names, chunk.layout
 
     def put(self, name: str, column: np.ndarray | None, rows: np.ndarray, chunk: int) -> np.ndarray:
         if column is None:

@@ -79,6 +79,7 @@ def simulate(
             records them in ``failures``; ``"raise"`` stops at the first one. ``max_failed``: the share of rows that may
             fail, 0.2 by default; with more the run stops. ``timeout``: seconds after which a row is ended and counts as
             failed; the simulator then runs in processes of its own. ``parameter_names``: one for each parameter.
+            ``missing``: ``"allow"`` takes NaN in data as a missing entry, not as a broken row.
             ``force``: whether to keep the rows of another prior or simulator and continue with this one.
 
     >>> class Normal:

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from propersbi.layouts import Layout as Parts
 from propersbi.simulation.failures import Failures
 from propersbi.simulation.manifest import create_manifest, manifest_path, read_manifest, write_manifest
 from propersbi.simulation.shards import Layout, Shard, describe, encode_shard, layout_of, same_layout
@@ -39,7 +40,7 @@ from propersbi.types import InputError
 
 __all__ = ["Store", "check_group", "check_whole"]
 
-Names = Mapping[str, Sequence[str] | None]
+Names = Mapping[str, Sequence[Any] | None]
 """``parameter_names`` and ``x_names``."""
 
 
@@ -171,15 +172,17 @@ class Store:
         *,
         failures: Failures | None = None,
         names: Names | None = None,
+        parts: Parts | None = None,
         nan: bool = False,
     ) -> None:
         """Write one chunk atomically. Two processes may write the same chunk, as both write the same bytes.
 
-        Rows that are not finite are not valid; with ``nan``, NaN in ``x`` is data.
+        Rows that are not finite are not valid; with ``nan``, NaN in ``x`` is data. ``parts`` are those of the data.
         """
         if not 0 < len(theta) == len(x) <= self.chunk_size:
             raise InputError(f"A chunk has 1 to {self.chunk_size} rows, got {len(theta)} of theta and {len(x)} of x.")
-        self._check_layout(names or {}, theta=layout_of(theta), x={**layout_of(x), **({"nan": True} if nan else {})})
+        names = {**(names or {}), "parts": None if parts is None else parts.to_json()}
+        self._check_layout(names, theta=layout_of(theta), x={**layout_of(x), **({"nan": True} if nan else {})})
         records = json.dumps(failures.to_json()).encode() if failures is not None and failures.total else None
         content = encode_shard(theta, x, nan=nan, failures=records)
         if records is not None:
@@ -234,7 +237,8 @@ class Store:
         if n is not None:  # the last shard may have more rows, if more were simulated before
             shards[-1] = replace(shards[-1], rows=self.expected_rows(chunks[-1], n))
         valid = [shard.valid_rows() for shard in shards]
-        return StoredRows("theta", shards, valid), StoredRows("x", shards, valid)
+        parts = None if layout.get("parts") is None else Parts.from_json(layout["parts"])
+        return StoredRows("theta", shards, valid), StoredRows("x", shards, valid, parts)
 
     def _path(self, group: str, chunk: int) -> Path:
         return self.folder / check_group(group) / f"chunk-{chunk:06d}.safetensors"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from propersbi.layouts import Layout
 from propersbi.simulation.shards import Shard
 
 __all__ = ["StoredRows"]
@@ -23,10 +24,14 @@ class StoredRows:
     """One column of a store: indexed by row like an array, but only the requested rows are read.
 
     An index is an integer, a slice, or an array of integers or booleans; ``np.asarray`` reads all rows. It is pickled
-    as a list of files. ``invalid`` is the number of rows that were excluded because they are not finite.
+    as a list of files. ``layout`` are the parts of structured data. ``invalid`` is the number of rows that were
+    excluded because they are not finite.
     """
 
-    def __init__(self, name: str, shards: list[Shard], valid: list[np.ndarray | None]) -> None:
+    def __init__(
+        self, name: str, shards: list[Shard], valid: list[np.ndarray | None], layout: Layout | None = None
+    ) -> None:
+        self.layout = layout
         self._name, self._shards, self._valid = name, shards, valid
         counts = [shard.rows if rows is None else len(rows) for shard, rows in zip(shards, valid, strict=True)]
         self._ends = np.cumsum(counts)  # the index after the last row of each shard

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from propersbi.layouts import Layout
 from propersbi.simulation.calls import Argument, call, is_tensor, parameters
 from propersbi.simulation.results import ResultError, Values, format_theta, read_result
 from propersbi.types import Array, Simulator
@@ -25,6 +26,7 @@ class Style:
         arguments: The parameters it takes by name, with the number of their values; ``None`` is one vector.
         x_shape: The shape of its data for one parameter, if known.
         x_names: The names of its data, if known.
+        layout: The parts of its data, if it gives several.
     """
 
     batched: bool = True
@@ -32,11 +34,12 @@ class Style:
     arguments: tuple[Argument, ...] | None = None
     x_shape: tuple[int, ...] | None = None
     x_names: tuple[str, ...] | None = None
+    layout: Layout | None = None
 
     def with_data(self, values: Values) -> Style:
         """The same with the shape and the names of data that were returned."""
         shape = values.numbers.shape[1:] if self.batched else values.numbers.shape
-        return replace(self, x_shape=shape or (1,), x_names=values.names)
+        return replace(self, x_shape=shape or (1,), x_names=values.names, layout=values.layout)
 
     def __str__(self) -> str:
         library = {None: "", "numpy": ", as NumPy arrays", "torch": ", as torch tensors"}[self.library]
@@ -48,7 +51,7 @@ def invoke(simulator: Simulator, style: Style, theta: Array, rng: np.random.Gene
     """Call a simulator with one parameter ``(*event)`` or, in batches, with rows ``(n, *event)``.
 
     >>> invoke(lambda a, b: a + b, Style(False, arguments=(("a", 1), ("b", 2))), np.ones(3), np.random.default_rng(0))
-    Values(numbers=array([2., 2.]), names=None, in_torch=False)
+    Values(numbers=array([2., 2.]), names=None, in_torch=False, layout=None)
     """
     given = convert(theta, style.library)
     if style.arguments is None:

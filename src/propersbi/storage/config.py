@@ -23,6 +23,7 @@ from propersbi.types import InputError
 __all__ = ["CUSTOM", "MODULES", "allowed_class", "decode", "encode", "qualified_name", "register"]
 
 MODULES = [
+    "propersbi.layouts",
     "propersbi.networks",
     "propersbi.recipes",
     "propersbi.samplers",

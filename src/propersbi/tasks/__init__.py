@@ -37,6 +37,8 @@ _NAMES = (
     "two_moons",
 )
 
+_SETS = ("slcp",)  # tasks whose data are exchangeable trials
+
 
 def names() -> tuple[str, ...]:
     """The names of all tasks, in alphabetical order; each is a module of this package that holds a ``TASK``.
@@ -47,9 +49,11 @@ def names() -> tuple[str, ...]:
     return _NAMES
 
 
-def get(name: str) -> Task:
-    """The task of this name.
+def get(name: str, *, exchangeable: bool = False) -> Task:
+    """The task of this name; with ``exchangeable``, data that are a set of trials come as one.
 
+    >>> get("slcp", exchangeable=True).x_shape
+    (4, 2)
     >>> get("slcp").description
     'Simple likelihood, complex posterior: four Gaussian points in the plane, five parameters, four modes'
     >>> get("twomoons")  # doctest: +ELLIPSIS
@@ -60,5 +64,8 @@ def get(name: str) -> Task:
         nearest = get_close_matches(str(name).lower(), _NAMES, n=1)
         hint = f"; did you mean '{nearest[0]}'? There are" if nearest else "; there are"
         raise InputError(f"There is no task '{name}'{hint}: {', '.join(_NAMES)}.")
-    task: Task = import_module(f"{__name__}.{name}").TASK
+    module = import_module(f"{__name__}.{name}")
+    if exchangeable and name not in _SETS:
+        raise InputError(f"The data of '{name}' are no set of trials; those of {', '.join(_SETS)} are.")
+    task: Task = module.EXCHANGEABLE if exchangeable else module.TASK
     return task

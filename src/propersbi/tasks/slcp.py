@@ -40,7 +40,7 @@ raises them, as :math:`\operatorname{tr} \Sigma^{-1} S' \le \operatorname{tr} \S
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import lgamma, log, pi
 
@@ -51,7 +51,7 @@ from propersbi.tasks.reference.rejection import sample_by_rejection
 from propersbi.tasks.task import Task
 from propersbi.types import InputError
 
-__all__ = ["TASK"]
+__all__ = ["EXCHANGEABLE", "TASK"]
 
 PRIOR = BoxUniform([-3.0] * 5, [3.0] * 5)
 _BOUND = 3.0
@@ -275,4 +275,27 @@ TASK = Task(
     theta_shape=(5,),
     x_shape=(8,),
     posterior=reference_posterior,
+)
+
+
+def _simulate_points(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return simulate(theta, rng).reshape(-1, 4, 2)
+
+
+def _reference_of_points(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    return reference_posterior(x.reshape(8), n, rng)
+
+
+def _pair_of_points(i: int) -> tuple[np.ndarray, np.ndarray]:
+    return TASK.true_parameters(i), TASK.observation(i).reshape(4, 2)
+
+
+EXCHANGEABLE = replace(
+    TASK,
+    description=f"{TASK.description}; the points as a set",
+    simulator=_simulate_points,
+    x_shape=(4, 2),
+    posterior=_reference_of_points,
+    pair=_pair_of_points,
+    training={"exchangeable": True},
 )

@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from propersbi.layouts import Layout, is_structured, pack
 from propersbi.observations import as_numbers
 from propersbi.types import Batch, InputError, Rows
 
-__all__ = ["Batches", "FreshSource", "as_tensor", "checked_pairs", "split", "validation_size"]
+__all__ = ["Batches", "FreshSource", "Pairs", "as_tensor", "checked_pairs", "prepared_rows", "split", "validation_size"]
 
 
 class FreshSource(Protocol):
     """``source[i]``: parameters and data of batch i, a function of i alone."""
 
     def __getitem__(self, number: int, /) -> tuple[Any, Any]: ...
+
+
+LOOKED_AT = 2000  # pairs that choices by the numbers themselves are made on
+PREPARED_NUMBERS = 10_000_000  # of x, at most, that units, regression and bandwidths are found on
+MANY_MISSING = 0.01  # share of rows with missing entries above which these are taken as data
 
 
 @dataclass(frozen=True)
@@ -114,41 +120,86 @@ def validation_size(n: int, fraction: float, most: int = 5000) -> int:
     return min(max(1, round(fraction * n)), most)
 
 
+def prepared_rows(n: int, x_shape: Sequence[int]) -> int:
+    """How many of ``n`` training pairs units, regression and bandwidths are found on."""
+    return min(n, max(100, PREPARED_NUMBERS // math.prod(x_shape)))
+
+
 def as_tensor(values: Any) -> Tensor:
     """A floating-point tensor of NumPy or torch numbers, without a copy where possible."""
     tensor = values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))
     return tensor.detach() if tensor.is_floating_point() else tensor.detach().float()
 
 
-def checked_pairs(theta: Any, x: Any) -> tuple[Rows, Rows]:
-    """Parameters and data as rows that fit each other, with an event axis each; rows with NaN or infinity are left out.
+class Pairs(NamedTuple):
+    """Parameters and data as rows that fit each other.
+
+    Arguments:
+        theta: Parameters, with an event axis.
+        x: Data, packed, with an event axis.
+        layout: The parts of the data, if they are structured.
+        missing: Whether entries of the data are missing.
+    """
+
+    theta: Rows
+    x: Rows
+    layout: Layout | None = None
+    missing: bool = False
+
+    @property
+    def some(self) -> tuple[Tensor, Tensor]:
+        """A few pairs, for choices that depend on more than shapes."""
+        few = max(1, min(len(self.theta), LOOKED_AT, PREPARED_NUMBERS // math.prod(self.x.shape[1:])))
+        return as_tensor(self.theta[:few]).double(), as_tensor(self.x[:few]).double()
+
+
+def checked_pairs(theta: Any, x: Any, missing: Any = None) -> Pairs:
+    """Parameters and data as rows that fit each other, with an event axis each.
+
+    Rows with infinite numbers are left out, and so are rows with missing entries where ``missing`` is ``"exclude"``.
+    By default these are data if more than one row in a hundred has some.
 
     Columns on disk are taken as they are: their store has checked every row when it was written.
     """
-    theta, x = _rows(theta, "theta"), _rows(x, "x")
+    structured = is_structured(x)
+    x, layout = pack(x)
+    structured |= layout is not None
+    allowed = structured or missing not in (None, "exclude")
+    theta, x = _rows(theta, "theta"), _rows(x, "x", missing=missing != "exclude")
     if len(theta) != len(x):
         raise InputError(f"theta has {len(theta)} rows but x has {len(x)}.")
     if not len(theta):
         raise InputError("There are no simulations: theta and x are empty.")
     if not (isinstance(theta, np.ndarray) and isinstance(x, np.ndarray)):
-        return theta, x
+        pairs = Pairs(theta, x, layout)
+        return pairs._replace(missing=bool(pairs.some[1].isnan().any()) or missing not in (None, "exclude"))
     n = len(theta)
-    finite = np.isfinite(theta).reshape(n, -1).all(1) & np.isfinite(x).reshape(n, -1).all(1)
-    if finite.all():
-        return theta, x
-    if not finite.any():
+    absent = np.isnan(x).reshape(n, -1)
+    partly = absent.any(1) & ~absent.all(1) & np.isfinite(theta).reshape(n, -1).all(1)
+    if missing is None and not structured and partly.mean() > MANY_MISSING:
+        warnings.warn(
+            f"{int(partly.sum())} of {n} simulations have missing entries, which are taken as data; "
+            "missing='exclude' would leave them out.",
+            stacklevel=3,
+        )
+        allowed = True
+    valid = np.isfinite(theta).reshape(n, -1).all(1) & ~np.isinf(x).reshape(n, -1).any(1)
+    valid &= ~absent.all(1) if allowed else ~absent.any(1)
+    if not valid.any():
         raise InputError(f"All {n} simulations hold NaN or infinite numbers.")
-    bad = int((~finite).sum())
-    warnings.warn(f"{bad} of {n} simulations hold NaN or infinite numbers and are left out.", stacklevel=4)
-    return theta[finite], x[finite]
+    if not valid.all():
+        bad = int((~valid).sum())
+        warnings.warn(f"{bad} of {n} simulations hold NaN or infinite numbers and are left out.", stacklevel=4)
+        theta, x, absent = theta[valid], x[valid], absent[valid]
+    return Pairs(theta, x, layout, bool(absent.any()) or missing not in (None, "exclude"))
 
 
-def _rows(values: Any, name: str) -> Any:
+def _rows(values: Any, name: str, *, missing: bool = False) -> Any:
     in_memory = isinstance(values, np.ndarray | Tensor) or not hasattr(values, "shape")
     if isinstance(values, np.ndarray) and values.dtype.kind not in "fiubcO":
         raise InputError(f"'{name}' must hold numbers, got {values.dtype}.")
     if in_memory or hasattr(values, "to_numpy"):  # a DataFrame
-        values = as_numbers(values, name)
+        values = as_numbers(values, name, missing=missing)
     if len(values.shape) == 0:
         raise InputError(f"'{name}' must have a row for each simulation, got a single number.")
     if math.prod(values.shape[1:]) == 0:

@@ -1,7 +1,8 @@
 r"""Whether an observation is like the simulations that a posterior was trained on.
 
 A network answers any question, also about data unlike all it has seen. So the observation is compared with simulations,
-in the data themselves and in the network's own features of them. Let :math:`v` be either of them, standardised number
+in the data themselves (in fixed statistics of them where they are series, sets or images, or have missing entries) and
+in the network's own features of them. Let :math:`v` be either of them, standardised number
 by number, and :math:`C = V \Lambda V^T + \sigma^2 (I - V V^T)` the covariance, of which only the leading axes are kept.
 Four distances see different kinds of deviation: all numbers together, one number by itself, one number given the
 others, and the features,
@@ -19,7 +20,15 @@ an upper confidence limit, so that the size of the test holds for the simulation
 others. Beyond the most extreme one, :math:`p` falls exponentially in :math:`S` at the rate of the upper tenth.
 """
 
-from propersbi.typicality.conformal import TypicalityTest, features_of, find_typicality
+from propersbi.typicality.conformal import (
+    TypicalityTest,
+    deviations,
+    features_of,
+    find_typicality,
+    p_values_of,
+    statistic_names,
+    statistics_of,
+)
 from propersbi.typicality.result import UNLIKE, Deviation, Typicality, UnlikeSimulations
 
 __all__ = [
@@ -28,6 +37,10 @@ __all__ = [
     "Typicality",
     "TypicalityTest",
     "UnlikeSimulations",
+    "deviations",
     "features_of",
     "find_typicality",
+    "p_values_of",
+    "statistic_names",
+    "statistics_of",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from propersbi.networks.flow import Flow
+from propersbi.networks import Embedding, Flow, MLPGenerator
 from propersbi.samplers import Generator, Mixture, Sampler, Standardized
 from propersbi.storage.randomness import seeded
 from propersbi.training.batches import as_tensor
@@ -19,7 +19,15 @@ from propersbi.types import InputError, Rows
 from propersbi.typicality.result import Deviation
 from propersbi.typicality.spread import Spread
 
-__all__ = ["TypicalityTest", "features_of", "find_typicality"]
+__all__ = [
+    "TypicalityTest",
+    "deviations",
+    "features_of",
+    "find_typicality",
+    "p_values_of",
+    "statistic_names",
+    "statistics_of",
+]
 
 MAX_NUMBERS = 4096  # of the data, evenly spread over more of them; beyond them features are not computed: too slow
 FITTED, CALIBRATED, FEWEST = 2000, 2000, 1000  # rows for the covariance; for the p-value, at most and if possible
@@ -134,6 +142,42 @@ def _spread_from(part: str, tensors: Mapping[str, Tensor]) -> Spread:
     return Spread(**{entry.name: tensors[f"{part}.{entry.name}"].double() for entry in fields(Spread)})
 
 
+def statistics_of(sampler: Sampler, x: Tensor) -> Tensor:
+    """What is compared of rows of data, ``(n, d)``: fixed statistics of structured data, else the data themselves."""
+    first = sampler.samplers[0] if isinstance(sampler, Mixture) else sampler
+    if statistic_names(sampler) is None:
+        return x.flatten(1).cpu()
+    return torch.cat([first.regress_on(rows) for rows in x.split(BLOCK)]).cpu()
+
+
+def statistic_names(sampler: Sampler) -> tuple[str, ...] | None:
+    """The names of the statistics that data are compared by, if they are not compared as they are."""
+    first = sampler.samplers[0] if isinstance(sampler, Mixture) else sampler
+    found = [module for module in first.modules() if isinstance(module, Generator | Flow)]
+    embedding = found[0].embedding if found and isinstance(found[0], MLPGenerator | Flow) else None
+    return embedding.names if isinstance(embedding, Embedding) and embedding.fixed else None
+
+
+def p_values_of(test: TypicalityTest, sampler: Sampler, x: Tensor) -> Tensor:
+    """For each row of data, the probability of a simulation as extreme.
+
+    Computed under a seed of its own, so that an embedding with random numbers leaves those of draws alone.
+    """
+    with torch.inference_mode(), seeded(0):
+        features = None if test.features is None else features_of(sampler, x)
+        return test.p_values(statistics_of(sampler, x), features)
+
+
+def deviations(
+    test: TypicalityTest, sampler: Sampler, x: Tensor, x_names: Sequence[str] | None
+) -> tuple[Deviation, ...]:
+    """What deviates most of one observation ``(1, *x_shape)``: numbers of the data, or statistics of them."""
+    names: Sequence[str] | None = statistic_names(sampler)
+    shape = tuple(sampler.x_shape) if names is None else (len(names),)
+    with torch.inference_mode():
+        return test.deviant(statistics_of(sampler, x), shape, x_names if names is None else names)
+
+
 def features_of(sampler: Sampler, x: Tensor) -> Tensor | None:
     """The network's own features of rows of data, ``(n, d)``: what the draws depend on, if it is a short vector.
 
@@ -178,7 +222,7 @@ def find_typicality(
             values = as_tensor(x[rows]).cpu()
             values = values if noise is None else noise(values.float())
             some = features_of(sampler, values[:1]) is not None
-            found.append((values.flatten(1), features_of(sampler, values) if some else None))
+            found.append((statistics_of(sampler, values), features_of(sampler, values) if some else None))
     return TypicalityTest.of(*found)
 
 
