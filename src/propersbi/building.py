@@ -120,7 +120,7 @@ def build_sampler(
             network = _make("network", recipe.network, shapes, options)
         elif embedding is not None:
             raise InputError("Give the embedding to the network itself when 'network' is already built.")
-        sampler = _refined(_as_sampler(network, shapes), recipe)
+        sampler = _refined(_as_sampler(network, shapes), recipe, truncated=recipe.regression and support.smooth)
     sampler = LinearResidual(sampler) if recipe.regression else sampler
     given = None if recipe.standardize is True else (0.0, 1.0) if recipe.standardize is False else recipe.standardize
     x_units = Standardize(shapes[1], recipe.tail, recipe.log_x, periods_of(recipe.layout), given)
@@ -164,7 +164,7 @@ def _as_sampler(network: Any, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -
     return sampler
 
 
-def _refined(sampler: Sampler, recipe: Recipe) -> Sampler:
+def _refined(sampler: Sampler, recipe: Recipe, *, truncated: bool) -> Sampler:
     """One pass or a chain: a network that was built for the one is not silently used for the other."""
     steps, chain = recipe.refinement_steps, isinstance(sampler, ChainGenerator) and sampler.chain
     if refinement_steps_of(sampler) == steps and not chain:
@@ -179,7 +179,7 @@ def _refined(sampler: Sampler, recipe: Recipe) -> Sampler:
             if refinement_steps_of(sampler) == 1
             else f"The sampler has refinement_steps = {refinement_steps_of(sampler)}, but {steps} were asked for."
         )
-    return Refined(sampler, refinement_steps=steps, truncated=recipe.regression)
+    return Refined(sampler, refinement_steps=steps, truncated=truncated)
 
 
 def prepare_sampler(

@@ -62,7 +62,8 @@ def test_a_fall_within_the_noise_is_none():
 @pytest.mark.parametrize("reason", list(StopReason))
 def test_every_reason_to_stop_is_judged(reason):
     found = convergence_of(history(FALLING, reason))
-    assert found.converged is (reason in (StopReason.PATIENCE, StopReason.FIRST_RISE, StopReason.EVEN))
+    settled = (StopReason.PATIENCE, StopReason.SETTLED, StopReason.FIRST_RISE, StopReason.EVEN)
+    assert found.converged is (reason in settled)
     assert found.sentence.endswith(".")
 
 
