@@ -304,6 +304,7 @@ def _calls() -> dict[str, Call]:
         "FirstRise": (ps.FirstRise, {"start": 0}),
         "Evenness": (ps.Evenness, {"tolerance": 0.1, "validations": 3}),
         "TimeLimit": (ps.TimeLimit, {"seconds": 3.0}),
+        "Missing": (ps.Missing, {"rate": 0.3}),
         **{name: (getattr(ps, name), options) for name, options in rules.items()},
         "EnergyScore()": (ps.EnergyScore(), {"samples": torch_samples, "theta": torch_theta}),
         "KernelScore()": (ps.KernelScore(ps.kernels.Gaussian(1.0)), {"samples": torch_samples, "theta": torch_theta}),
@@ -333,7 +334,11 @@ WITHOUT_CALLS = {
     "InputError",
     "Typicality",
     "UnlikeSimulations",
-}  # modules, results and errors, which nobody calls
+    "Dask",
+    "MPI",
+    "Ray",
+    "fit_online",
+}  # modules, results and errors, which nobody calls, and what starts a cluster or workers
 """Public names without a call here."""
 
 CALLS = _calls

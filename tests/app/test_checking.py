@@ -39,8 +39,8 @@ def test_a_simulator_of_one_set_of_parameters():
     assert (seen.parameter_names, seen.theta_shape) == (("a", "b"), (2,))
     assert (seen.style.batched, seen.in_torch, seen.style.x_shape) == (False, False, (3,))
     assert (seen.rows, seen.failed, seen.invalid, seen.problems, seen.notes) == (15, 0, 0, (), ())
-    assert seen.run == (1000, 100)
-    assert seen.run_seconds == pytest.approx(1100 * seen.seconds)
+    assert seen.run == (1000, 300)
+    assert seen.run_seconds == pytest.approx(1300 * seen.seconds)
     text = seen.summary()
     assert text.startswith("own\n")
     assert "a from 0 to 1, b from 0 to 2" in text

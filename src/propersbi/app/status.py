@@ -130,7 +130,7 @@ def _duration(seconds: float) -> str:
     """A duration in words.
 
     >>> _duration(59), _duration(3700), _duration(200_000)
-    ('59 s', '1 h 2 min', '2 d 7 h')
+    ('59 s', '1 h 1 min', '2 d 7 h')
     """
     minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
     if days:

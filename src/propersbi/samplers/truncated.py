@@ -38,7 +38,7 @@ def truncate(
 
     >>> ones = torch.ones(1, 1)
     >>> truncate(torch.tensor([[[-9.0]], [[0.0]], [[9.0]]]), 0 * ones, ones, 0 * ones, 1e30 * ones).flatten()
-    tensor([0.0000, 0.6745, 6.0000])
+    tensor([0.0000, 0.6745, 9.0758])
     """
     mean = torch.minimum(torch.maximum(mean, lower - OUTSIDE * sd), upper + OUTSIDE * sd)
     low, high = (lower - mean) / sd, (upper - mean) / sd
