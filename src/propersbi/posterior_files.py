@@ -35,6 +35,7 @@ __all__ = ["SavedPosterior", "read_posterior", "write_posterior"]
 
 ENTRIES = {"sampler": dict, "parameter_names": list, "recipe": dict, "history": dict, "info": dict, "weights": str}
 WEIGHTS = "weights.safetensors"
+LARGEST_WEIGHT = 1e15  # of a network: products of such weights are not finite
 PATIENCE = 120.0  # seconds to wait for another process that saves
 MAX_TRIES = 20  # of reading while another process saves
 SAMPLER, TYPICALITY, DEFAULT_X = "sampler.", "typicality.", "default_x"
@@ -211,3 +212,5 @@ def _fill(sampler: nn.Module, tensors: dict[str, Tensor], folder: Path) -> None:
         if not tensor.isfinite().all():
             raise InputError(f"The weights in '{folder}' are not all finite: '{name}' holds NaN or infinity.")
     sampler.load_state_dict(tensors, assign=True)
+    if not all((weight.abs() < LARGEST_WEIGHT).all() for weight in sampler.parameters()):
+        raise InputError(f"The weights in '{folder}' are damaged: some are too large to have been trained.")

@@ -126,7 +126,9 @@ class Recipe:
                 raise InputError(f"'{name}' must hold the numbers of columns, from 0, got {value!r:.80}.")
 
     def _check_data(self) -> None:
-        """Check what is said of the data."""
+        """Check what is said of the data, and the reasons."""
+        if not (isinstance(self.reasons, Mapping) and all(isinstance(reason, str) for reason in self.reasons.values())):
+            raise InputError(f"'reasons' must be sentences by the names of choices, got {self.reasons!r:.80}.")
         for name in ("exchangeable", "standardize"):
             object.__setattr__(self, name, _as_tuple(getattr(self, name)))
         if not isinstance(self.missing, Missing) and self.missing not in ("exclude", "allow"):

@@ -32,7 +32,7 @@ SEGMENTS = 16
 MAX_PAIRED = 8  # channels up to which all their correlations are computed
 SHORTEST = 8  # places
 POSITIONS = 6  # sines and cosines that encode the time
-FAR = 10_000.0  # places within which positions can be told apart
+FAR = 10_000.0  # places within which positions can be distinguished
 
 
 class SeriesEmbedding(Embedding):

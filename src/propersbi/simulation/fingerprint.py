@@ -3,7 +3,7 @@
 Before the first chunk of a group is computed, some draws from the prior and the data of a few of them are written
 beside it, in a random stream of their own: the fingerprint. Whoever continues the group computes them again and
 compares, so that rows of two models are never mixed, not even by two processes that start at the same time. A simulator
-that gives other data under the same seed is told apart by being called twice, and only its prior is compared.
+that gives other data under the same seed is detected by calling it twice, and only its prior is compared.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class Lock:
 
 
 def _start(pid: int) -> str:
-    """When a process started, where the system tells (Linux); boots are told apart too."""
+    """When a process started, where the system tells (Linux); boots are distinguished too."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()[:8]}-{fields[19]}"
