@@ -91,7 +91,7 @@ def run(options: Any) -> int:
     cells = _cells(options)
     waiting = [cell for cell in cells if not bench.is_finished(cell, options.results, options.runs)]
     bench.collect(cells, options.results, options.runs)
-    failed: list[str] = []
+    failed, shown = list[str](), 0.0
     running: dict[subprocess.Popen[bytes], bench.Cell] = {}
     bar = progress_bar(len(cells), "cells", "cell", show=True, done=len(cells) - len(waiting))
     try:
@@ -99,8 +99,10 @@ def run(options: Any) -> int:
             while waiting and len(running) < options.workers:
                 cell = waiting.pop(0)
                 running[_start(cell, options)] = cell
-            bar.set_postfix_str(", ".join(cell.name for cell in running.values()), refresh=False)
             time.sleep(0.2)
+            if time.monotonic() - shown > (1 if sys.stderr.isatty() else 30):
+                bar.set_postfix_str(", ".join(_state(cell, options.runs) for cell in running.values()))
+                shown = time.monotonic()
             for process in [process for process in running if process.poll() is not None]:
                 cell = running.pop(process)
                 failed += [] if process.returncode == 0 else [_failure(cell, options.runs)]
@@ -124,6 +126,13 @@ def _start(cell: bench.Cell, options: Any) -> subprocess.Popen[bytes]:
     threads = {"OMP_NUM_THREADS": "1"} | dict(os.environ)
     with (folder / "log.txt").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=threads)
+
+
+def _state(cell: bench.Cell, runs: Path) -> str:
+    """The name of a cell and the last progress in its log."""
+    end = (cell.folder(runs) / "log.txt").read_bytes()[-1000:].decode(errors="replace").strip()
+    last = re.split(r"[\r\n]", end)[-1]
+    return f"{cell.name} ({last})"
 
 
 def _failure(cell: bench.Cell, runs: Path) -> str:

@@ -101,8 +101,8 @@ def simulate(cell: Cell, task: Task, runs: Path, progress: bool) -> Simulations:
 def make_plan(cell: Cell, task: Task, sims: Simulations, folder: Path) -> dict[str, Any]:
     """Steps and observations that fit the cell's time limit; decided once, so that a rerun does the same.
 
-    Half of the time is for training and half for comparing with references, where there are any; else most of it is
-    for training.
+    Comparisons with references, where there are any, take at most half of the time; training takes what they leave, or
+    most of it where there are none.
     """
     path, whole = folder / "plan.json", cell.evaluation["observations"]
     if cell.seconds is None:
@@ -110,10 +110,10 @@ def make_plan(cell: Cell, task: Task, sims: Simulations, folder: Path) -> dict[s
         return {"max_steps": steps, "observations": whole, "fewer_steps": False, "fewer_observations": False}
     if not path.exists():
         compares = "c2st" in cell.metrics
-        share = 0.5 if compares else 0.8
-        steps = max(1, int(share * cell.seconds / _seconds_per_step(cell, task, sims)))
         seconds = C2ST_SECONDS * cell.evaluation["draws"] / 10_000
         observations = max(1, min(whole, int(cell.seconds / 2 / seconds))) if compares else whole
+        rest = max(cell.seconds / 2, cell.seconds - observations * seconds) if compares else 0.8 * cell.seconds
+        steps = max(1, int(rest / _seconds_per_step(cell, task, sims)))
         most = cell_recipe(cell, task, sims).training.max_steps
         plan = {"max_steps": min(steps, most), "observations": observations}
         write_json(path, {**plan, "fewer_steps": steps < most, "fewer_observations": observations < whole})
