@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 import propersbi as ps
+from propersbi.app.online import propose_online
 from propersbi.simulation.online import AHEAD, AT_ONCE, fresh_batches
 from propersbi.types import InputError
 
@@ -105,6 +107,36 @@ def test_a_time_limit_ends_the_training():
     assert posterior.typicality_test is not None
 
 
+def several_parts(theta, rng):
+    series = theta[:, :1] + 0.1 * rng.normal(size=(len(theta), 20))
+    return {"mean": theta[:, 1], "series": np.where(rng.random(series.shape) < 0.2, np.nan, series)}
+
+
+def test_several_parts_with_missing_entries():
+    options = {**TINY, "missing": "allow", "workers": 0, "progress": False}
+    posterior = ps.fit_online(PRIOR, several_parts, **options)
+    sims = ps.simulate(PRIOR, several_parts, 300, missing="allow", progress=False)
+    recipe = ps.recipe(sims.theta, sims.x, prior=PRIOR, missing="allow", refinement_steps=1)
+    assert posterior.recipe.layout == recipe.layout
+    assert posterior.recipe.embedding == recipe.embedding
+    x = {"series": np.where(np.arange(20) < 5, np.nan, 0.5), "mean": 0.5}
+    assert posterior.sample(5, x=x, seed=0).shape == (5, 2)
+    batch = fresh_batches(PRIOR, several_parts, 32, workers=0, options={"missing": "allow"})[0]
+    assert len(batch[0]) == 32
+    assert np.isnan(batch[1]).any()
+
+
+def test_a_regression_needs_enough_first_simulations():
+    def long(theta, rng):
+        return np.repeat(theta, 40, 1) + rng.normal(size=(len(theta), 80))
+
+    options = {**TINY, "workers": 0, "progress": False, "refinement_steps": 2, "max_steps": 2}
+    few, many = (ps.fit_online(PRIOR, long, **{**options, "simulations": n}).recipe for n in (100, 400))
+    assert (few.regression, few.training.settle) == (False, None)
+    assert many.regression
+    assert "too few first simulations" in str(few)
+
+
 def test_ensembles_are_refused():
     with pytest.raises(InputError, match="'ensemble' is for stored simulations"):
         ps.fit_online(PRIOR, simulator, ensemble=2)
@@ -118,3 +150,15 @@ def test_a_run_trains_online_and_is_diagnosed(tmp_path):
     assert run.report.exists()
     with pytest.raises(InputError, match="Training online has no rounds"):
         ps.run(own, folder=tmp_path / "r", online=True, rounds=2, progress=False)
+
+
+def test_a_run_proposes_to_train_online_if_the_simulator_keeps_up(tmp_path, capsys):
+    own = ps.Problem(prior=PRIOR, simulator=simulator)
+    small = {"simulations": 100, "test": 30, "max_steps": 20, "refinement_steps": 1, "draws": 2}
+    record = ps.run(own, folder=tmp_path, **small).record
+    assert ("--online" in capsys.readouterr().err) == (propose_online(record) is not None)
+    fast, slow = (replace(record, simulations=replace(record.simulations, seconds=seconds)) for seconds in (1e-3, 1e3))
+    assert "would train on fresh ones only" in propose_online(fast)
+    assert propose_online(slow) is None
+    assert propose_online(replace(fast, training=None)) is None
+    assert propose_online(replace(fast, training=replace(fast.training, steps=1))) is None  # each row was used once

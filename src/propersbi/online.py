@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from propersbi.building import TrainingSet
 from propersbi.choices import Choices
 from propersbi.fitting import train_posterior
 from propersbi.posterior import Posterior
+from propersbi.recipes import Recipe
 from propersbi.samplers.priors import describe_columns
 from propersbi.simulation.online import fresh_batches
 from propersbi.simulation.simulations import simulate
@@ -19,7 +21,8 @@ from propersbi.types import InputError, Simulator
 __all__ = ["fit_online"]
 
 ONLINE_SECONDS = 600.0
-MANY_STEPS = 1_000_000  # of a training that ends by its time limit
+# Fresh pairs cannot be memorised: nothing but the time limit ends the training.
+UNTIL_TIME_IS_UP: dict[str, Any] = {"max_steps": 1_000_000, "stopping": ()}
 MANY_PAIRS = 1_000_000  # what a recipe is chosen for where every batch is new
 
 
@@ -45,7 +48,7 @@ def fit_online(
 
     Arguments:
         prior: The prior, as for :func:`propersbi.simulate`.
-        simulator: The simulator, likewise.
+        simulator: The simulator, likewise; with ``missing="allow"`` NaN in its data is a missing entry.
         time_limit: Seconds of training; 600 unless ``max_steps`` are given.
         simulations: Pairs that are simulated first: for the units, for validation and for the typicality test.
         workers: Processes that simulate while another one trains; 0 simulates in the one that trains.
@@ -64,33 +67,43 @@ def fit_online(
         >>> posterior.sample((3,), x=[0.5]).shape
         torch.Size([3, 1])
     """
+    logger = changes.pop("logger", None)
     if "ensemble" in changes:
         raise InputError("'ensemble' is for stored simulations: fresh ones do not leave a network room to memorise.")
     if time_limit is None and "max_steps" not in changes:
         time_limit = ONLINE_SECONDS
     if time_limit is not None:
-        changes = {"max_steps": MANY_STEPS, "stopping": (), **changes, "time_limit": time_limit}
-    names: dict[str, Any] = {"parameter_names": parameter_names}
+        changes = {**UNTIL_TIME_IS_UP, **changes, "time_limit": time_limit}
+    options: dict[str, Any] = {"parameter_names": parameter_names}
+    if changes.get("missing", "exclude") != "exclude":
+        options["missing"] = "allow"
     first = simulate(
-        prior, simulator, simulations, seed=seed, group="start", batched=batched, progress=progress, **names
+        prior, simulator, simulations, seed=seed, group="start", batched=batched, progress=progress, **options
     )
     pairs = checked_pairs(first.theta, first.x, changes.get("missing"))
-    theta, x = pairs.theta, pairs.x
-    names_found = parameter_names or first.parameter_names
-    rows = pairs.some
-    shapes = theta.shape[1:], x.shape[1:]
-    choices = Choices(
-        *shapes, MANY_PAIRS, prior, changes, names=names_found, columns=describe_columns(theta), rows=rows
-    )
-    recipe = choices.recipe()
+    names = parameter_names or first.parameter_names
+    choices = Choices.of(pairs, prior, changes, names=names, columns=describe_columns(pairs.theta))
+    recipe = online_recipe(choices)
     fresh = fresh_batches(
-        prior, simulator, recipe.batch_size, seed=seed, workers=workers, batched=batched, options=names
+        prior, simulator, recipe.batch_size, seed=seed, workers=workers, batched=batched, options=options
     )
     where: dict[str, Any] = {"folder": folder, "seed": seed, "device": device, "progress": progress}
     try:
-        data = TrainingSet(theta, x, fresh=fresh)
-        posterior = train_posterior(data, recipe, choices.modules, parameter_names=names_found, **where)
+        data = TrainingSet(pairs.theta, pairs.x, fresh=fresh)
+        posterior = train_posterior(data, recipe, choices.modules, parameter_names=names, logger=logger, **where)
     finally:
         fresh.close()
     posterior.prior = prior
     return posterior
+
+
+def online_recipe(choices: Choices) -> Recipe:
+    """The recipe for as many pairs as will be simulated; but the regression is found on the first ones alone."""
+    enough = choices.recipe().regression
+    choices.n = MANY_PAIRS
+    recipe = choices.recipe()
+    if enough or not recipe.regression:
+        return recipe
+    reasons = {**recipe.reasons, "regression": "too few first simulations"}
+    reasons.pop("settle", None)
+    return replace(recipe, regression=False, training=replace(recipe.training, settle=None), reasons=reasons)

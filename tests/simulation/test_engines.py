@@ -97,6 +97,19 @@ def test_rows_are_sent_back_by_workers_that_do_not_see_the_store(cluster, serial
     assert shards(tmp_path / "sent") == shards(tmp_path / "serial")
 
 
+def test_parts_and_missing_entries_are_sent_back_too(cluster, tmp_path, monkeypatch):
+    def parts(theta, rng):
+        return {"a": theta[0], "b": np.where(rng.random(3) < 0.3, np.nan, rng.normal(size=3))}
+
+    monkeypatch.setattr(runs, "_sees", lambda path, index: False)
+    sent = simulate(executor=ps.Dask(cluster), path=tmp_path / "sent", simulator=parts, missing="allow")
+    assert same(sent, simulate(path=tmp_path / "serial", simulator=parts, missing="allow"))
+    assert shards(tmp_path / "sent") == shards(tmp_path / "serial")
+    assert [part.name for part in sent.x.layout.parts] == ["a", "b"]
+    manifests = [(tmp_path / name / "manifest.json").read_text() for name in ("sent", "serial")]
+    assert manifests[0] == manifests[1]
+
+
 def test_a_chunk_that_fails_is_tried_again_three_times(cluster, tmp_path):
     def fails(chunk, times):
         with (tmp_path / f"{times}-{chunk}").open("a") as file:

@@ -176,7 +176,7 @@ class Run(LockedFolder):
         theta, x = self._pairs("train")
         noise = None if self.problem is None or self.problem.noise is None else self.problem.noise.add
         options = {"noise": noise, **self.own_choices(seed, complete="recipe" in changes), **changes}
-        posterior = self._with_data_names(fit(theta, x, folder=self.folder, seed=seed, **options))
+        posterior = self.with_data_names(fit(theta, x, folder=self.folder, seed=seed, **options))
         self.note(training=training_record(posterior, seed))
         return posterior
 
@@ -208,7 +208,7 @@ class Run(LockedFolder):
         posterior = fit_sequential(
             options.pop("prior"), simulator, observation.values, simulations=n, folder=self.folder, **work, **options
         )
-        posterior = self._with_data_names(posterior)
+        posterior = self.with_data_names(posterior)
         work |= {"path": self.folder / "simulations", "parameter_names": posterior.parameter_names}
         simulate_test = partial(simulate, posterior.prior, simulator, group="test", **work)
         fresh, test = self._test_pairs(simulate_test, n, test, progress)
@@ -296,7 +296,7 @@ class Run(LockedFolder):
         count = None if done is None else done.n if group == "train" else done.test
         return Store.open(folder).rows(group, count)
 
-    def _with_data_names(self, posterior: Posterior) -> Posterior:
+    def with_data_names(self, posterior: Posterior) -> Posterior:
         """The posterior with the names of the data, saved again, if the simulator gave any."""
         names = Store.open(self.folder / "simulations").x_names
         if names is not None and names != posterior.x_names:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from propersbi.app.directory import SIMULATION_OPTIONS, Run
 from propersbi.app.observed import read_observation, takes_missing
-from propersbi.app.online import train_online
+from propersbi.app.online import propose_online, train_online
 from propersbi.app.problems import check_ready, load_problem
 from propersbi.observations import one_observation
 from propersbi.problem import Problem
@@ -94,6 +95,9 @@ def run(
                 train_online(started, seed=seed, workers=workers, progress=progress, **batched, **changes)
             else:
                 started.train(seed=seed, progress=progress, **changes)
+                proposal = propose_online(started.record)
+                if progress and proposal:
+                    sys.stderr.write(f"{proposal}\n")
         phases.next()
         simulation.pop("force", None)
         started.diagnose(observed, seed=seed, progress=progress, **simulation)

@@ -204,9 +204,11 @@ def write_chunk(job: Job, store: Store, chunk: Chunk) -> None:
     shape = job.style.x_shape or store.x_shape
     if chunk.x is None and shape is None:
         raise SimulationError(f"All {len(chunk.theta)} rows of a chunk failed: {chunk.failures.most_frequent}.")
-    x = np.full((len(chunk.theta), *(shape or ())), np.nan, np.float32) if chunk.x is None else chunk.x
+    dtype = np.float16 if job.half else np.float32
+    x = np.full((len(chunk.theta), *(shape or ())), np.nan, dtype) if chunk.x is None else chunk.x
     names = {"parameter_names": job.parameter_names, "x_names": chunk.x_names}
-    store.write(job.group, chunk.number, chunk.theta, x, failures=chunk.failures, names=names)
+    kept: dict[str, Any] = {"failures": chunk.failures, "names": names, "parts": chunk.layout}
+    store.write(job.group, chunk.number, chunk.theta, x, nan=job.source.options.nan, **kept)
 
 
 @dataclass

@@ -16,7 +16,7 @@ import numpy as np
 from propersbi.simulation.chunks import Chunk, Job
 from propersbi.simulation.dispatch import compute
 from propersbi.simulation.failures import SimulationError
-from propersbi.simulation.shards import finite_rows
+from propersbi.simulation.shards import finite_rows, usable_rows
 from propersbi.simulation.simulations import find_source
 from propersbi.types import Prior, Simulator
 
@@ -53,7 +53,7 @@ class FreshBatches:
                 f"{failures.total} of {len(chunk.theta)} simulations of a batch failed. The most frequent error was "
                 f"{failures.most_frequent}."
             )
-        valid = finite_rows(chunk.theta) & finite_rows(chunk.x)
+        valid = finite_rows(chunk.theta) & usable_rows(chunk.x, nan=self.job.source.options.nan)
         if not valid.any():
             raise SimulationError(f"All {len(valid)} simulations of a batch have NaN or infinite values.")
         return chunk.theta[valid], chunk.x[valid]
@@ -118,7 +118,7 @@ def fresh_batches(
         seed: The same seed gives the same batches.
         workers: Processes that simulate ahead; 0 simulates in the process that asks.
         batched: Whether the simulator takes batches; ``None`` finds out.
-        options: Other options of ``simulate``: ``parameter_names``, ``timeout``.
+        options: Other options of ``simulate``: ``parameter_names``, ``missing``, ``timeout``.
 
     >>> batches = fresh_batches((0.0, 1.0), lambda theta, rng: theta + rng.normal(size=theta.shape), 4, workers=0)
     >>> batches[3][0].shape, bool((batches[3][1] == batches[3][1]).all())

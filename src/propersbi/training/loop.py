@@ -134,10 +134,11 @@ class _Run:
                 bar.update()
                 if not self.due(time.monotonic() - started):
                     continue
-                history.seconds = self.fabric.broadcast(time.monotonic() - started)
                 self.validate(validation, float(np.mean(losses)))
                 losses.clear()
                 log(history.last_metrics(), history.steps)
+                if config.time_limit is not None:
+                    bar.total = min(config.max_steps, round(history.steps * config.time_limit / history.seconds))
                 bar.set_postfix_str(history.last_line())
                 history.stopped = self.reason()
                 if time.monotonic() - saved > config.checkpoint_every:
@@ -167,9 +168,10 @@ class _Run:
         """Whether to validate: now and then, and once more when steps or time have run out."""
         steps, config = self.history.steps, self.config
         last = config.last_step(self.history.settled)
-        if steps % config.validate_every == 0 or steps >= last or steps == config.settle:
-            return True
-        return config.time_limit is not None and bool(self.fabric.broadcast(seconds) >= config.time_limit)
+        due = steps % config.validate_every == 0 or steps >= last or steps == config.settle
+        if due or config.time_limit is not None:  # the learning rate follows the clock of the first device
+            self.history.seconds = self.fabric.broadcast(seconds)
+        return due or (config.time_limit is not None and self.history.seconds >= config.time_limit)
 
     def step(self, batches: BatchSource, step: int) -> float:
         """One round of all phases; the loss of the last phase."""
