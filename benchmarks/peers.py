@@ -14,7 +14,7 @@ import torch
 
 from propersbi.tasks.priors import Gaussian, LogNormal
 
-__all__ = ["PEERS", "Trained"]
+__all__ = ["PEERS", "Trained", "torch_prior"]
 
 Trained = tuple[Callable[[np.ndarray, int], np.ndarray], float, int]
 """A function that draws ``n`` samples for an observation, the seconds of training and the epochs."""
@@ -23,13 +23,13 @@ Trained = tuple[Callable[[np.ndarray, int], np.ndarray], float, int]
 def npe(prior: Any, theta: np.ndarray, x: np.ndarray, seed: int, **options: Any) -> Trained:
     from sbi.inference import NPE
 
-    return _train(NPE(prior=_torch(prior), density_estimator="nsf"), theta, x, seed, **options)
+    return _train(NPE(prior=torch_prior(prior), density_estimator="nsf"), theta, x, seed, **options)
 
 
 def npse(prior: Any, theta: np.ndarray, x: np.ndarray, seed: int, **options: Any) -> Trained:
     from sbi.inference import NPSE
 
-    return _train(NPSE(prior=_torch(prior), sde_type="ve"), theta, x, seed, **options)
+    return _train(NPSE(prior=torch_prior(prior), sde_type="ve"), theta, x, seed, **options)
 
 
 PEERS = {"sbi NPE": npe, "sbi NPSE": npse}
@@ -51,7 +51,7 @@ def _train(method: Any, theta: np.ndarray, x: np.ndarray, seed: int, **options: 
     return sample, seconds, method.summary["epochs_trained"][-1]
 
 
-def _torch(prior: Any) -> Any:
+def torch_prior(prior: Any) -> Any:
     """A prior of the tasks as the torch distribution that sbi expects."""
     from sbi.utils import BoxUniform
 
