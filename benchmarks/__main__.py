@@ -3,6 +3,7 @@
     python -m benchmarks list                                  the specifications, and how much of each is measured
     python -m benchmarks run slcp-paper --workers 2            measure; run again to continue after Ctrl-C or kill -9
     python -m benchmarks run slcp-paper --budget 30m           fewer steps and observations, marked as such
+    python -m benchmarks run all --budget 8h                   every table; its cells share the time
     python -m benchmarks table slcp-paper                      Markdown, LaTeX and HTML in results/tables
     python -m benchmarks figure figure-c2st-paper              results/figures/figure-c2st-paper.png
 
@@ -45,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("command", choices=["list", "run", "cell", "table", "figure"])
-    parser.add_argument("spec", nargs="?", help="the name of a specification or its file; 'all' for all tables")
+    parser.add_argument("spec", nargs="?", help="the name of a specification or its file; 'all' for every table")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="cells at the same time")
     parser.add_argument("--budget", help="a time limit for the run, such as 90s, 30m or 2h")
     parser.add_argument("--only", default="", help="only cells whose name contains this text")
@@ -91,6 +92,7 @@ def run(options: Any) -> int:
     cells = _cells(options)
     waiting = [cell for cell in cells if not bench.is_finished(cell, options.results, options.runs)]
     bench.collect(cells, options.results, options.runs)
+    print(f"{len(cells) - len(waiting)} of {len(cells)} cells are measured and skipped.", file=sys.stderr)
     failed, shown = list[str](), 0.0
     running: dict[subprocess.Popen[bytes], bench.Cell] = {}
     bar = progress_bar(len(cells), "cells", "cell", show=True, done=len(cells) - len(waiting))
@@ -162,11 +164,9 @@ def _end_with(parent: int) -> None:
 def table(options: Any) -> int:
     from benchmarks.rendering import write_tables
 
-    names = bench.spec_names() if options.spec == "all" else [options.spec]
-    for name in names:
-        spec = _spec(argparse.Namespace(spec=name))
-        for part in spec.parts or (spec,):
-            print(write_tables(part, options.results))
+    spec = _spec(options)
+    for part in spec.parts or (spec,):
+        print(write_tables(part, options.results))
     return 0
 
 

@@ -146,10 +146,11 @@ def choose_cells(
     whole = [cell for cell in spec.cells() if only in cell.name]
     if not whole:
         raise InputError(f"No cell of '{spec.name}' has '{only}' in its name.")
-    if seconds is None:
+    missing = {(cell.spec, cell.name) for cell in whole if not is_finished(cell, results, runs)}
+    if seconds is None or not missing:
         return whole
-    small = {cell.name: cell for cell in spec.within(seconds * workers / len(whole))}
-    return [cell if is_finished(cell, results, runs) else small[cell.name] for cell in whole]
+    small = {(cell.spec, cell.name): cell for cell in spec.within(seconds * workers / len(missing))}
+    return [small[key] if (key := (cell.spec, cell.name)) in missing else cell for cell in whole]
 
 
 def spec_names() -> list[str]:
@@ -157,7 +158,10 @@ def spec_names() -> list[str]:
 
 
 def read_spec(name: str) -> Spec:
-    """A specification by its name or its file, checked."""
+    """A specification by its name or its file, checked; ``all`` has the cells of every table."""
+    if name == "all":
+        every = [read_spec(one) for one in spec_names()]
+        return Spec(name, {"title": "every table"}, tuple(spec for spec in every if not spec.parts))
     path = Path(name) if name.endswith(".toml") else SPECS / f"{name}.toml"
     if not path.exists():
         raise InputError(f"There is no specification '{name}': choose one of {', '.join(spec_names())}, or a file.")

@@ -38,7 +38,7 @@ HOURS = (23, 70, 95)  # at which the paper shows sections of its waves
 
 def plot(spec: Spec, results: Path = HERE / "results", runs: Path = RUNS) -> list[Path]:
     """Plot the figures of a specification with ``figure``; the paths of the images."""
-    if not spec.parts:
+    if "figure" not in spec.content:
         raise InputError(f"'{spec.name}' is a table, not a figure: `python -m benchmarks table {spec.name}`.")
     kind = spec.content["figure"].get("draw", "lines")
     if kind not in KINDS:

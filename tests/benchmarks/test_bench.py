@@ -165,6 +165,17 @@ def test_every_specification_is_sound(capsys):
     assert rule == Patched(EnergyScore(), size=20, step=10, weight=5 / 81)
 
 
+def test_all_tables_share_the_time_that_finished_cells_do_not_need(tmp_path):
+    spec, places = bench.read_spec("all"), {"results": bench.RESULTS, "runs": tmp_path}
+    assert {cell.spec for cell in spec.cells()} == {name for name in bench.spec_names() if "figure" not in name}
+    chosen = bench.choose_cells(spec, "", seconds=3600.0, workers=2, **places)
+    limited = [cell for cell in chosen if cell.seconds is not None]
+    assert 0 < len(limited) < len(chosen)
+    assert sum(cell.seconds for cell in limited) == pytest.approx(7200)
+    again = bench.choose_cells(spec, "", seconds=3600.0, workers=2, **places)
+    assert [cell.settings for cell in again] == [cell.settings for cell in chosen]  # a second run continues the first
+
+
 def test_committed_results_belong_to_the_present_cells():
     """A cell is identified by its settings: were they changed by accident, its results would be lost."""
     settings = {
