@@ -31,19 +31,21 @@ NAMES = {
 MARKED = {"c2st": 0.03, "calibration_error": 0.03, "r2": 0.03, "nrmse": 0.01, "rmse": 0.01, "crps": 0.05}
 LEGEND = (
     "Measured / published (difference). ▲ is better than published, ▼ worse, by more than single runs differ; † was "
-    "measured with fewer steps, simulations or observations than in the paper; — is not measured yet. Several seeds "
-    "are given as mean ± standard deviation."
+    "measured with fewer steps, simulations or observations than in the paper; — is not measured yet. A published ± is "
+    "the standard deviation over observations (C2ST) or parameters in one run; a measured one is over seeds, where "
+    "there are several."
 )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One value of a table: measured over some seeds, and published."""
+    """One value of a table: measured over some seeds, and published, with the published standard deviation."""
 
     metric: str
     values: tuple[float, ...] = ()
     published: float | None = None
     reduced: bool = False
+    sd: float | None = None
 
     @property
     def difference(self) -> float | None:
@@ -71,7 +73,7 @@ class Entry:
         """The published value and the difference to it."""
         if self.published is None:
             return ""
-        text = _short(self.metric, self.published)
+        text = _short(self.metric, self.published) + (f" ± {_short(self.metric, self.sd)}" if self.sd else "")
         if self.difference is None or self.metric not in MARKED:
             return text
         return f"{text} ({_number(self.metric, self.difference, sign='+')})"
@@ -107,19 +109,25 @@ def _short(metric: str, value: float) -> str:
 
 Key = tuple[str, int, int, str]
 """Method, m, n and metric."""
+Published = tuple[float, float]
+"""A published value and its standard deviation, 0 where none is given."""
 
 
-def published_values(spec: Spec) -> dict[Key, float]:
-    """Values of the paper for a specification's task."""
-    source, task = spec.content.get("published", "2022"), spec.content["task"]
+def published_rows(spec: Spec) -> list[dict[str, str]]:
+    """What the paper, or its repository, says about a specification's task."""
+    key = (spec.content.get("published", "2022"), spec.content["task"])
+    return [row for row in read_rows(HERE / "published.csv") if (row["family"], row["task"]) == key]
+
+
+def published_values(spec: Spec) -> dict[Key, Published]:
+    """Values of the paper for a specification's task, with their standard deviations."""
     return {
-        (row["method"], int(row["m"]), int(row["n"]), row["metric"]): float(row["value"])
-        for row in read_rows(HERE / "published.csv")
-        if (row["family"], row["task"]) == (source, task)
+        (row["method"], int(row["m"]), int(row["n"]), row["metric"]): (float(row["value"]), float(row["sd"] or 0))
+        for row in published_rows(spec)
     }
 
 
-def entry(cell: Cell, metric: str, rows: list[dict[str, str]], published: Mapping[Key, float]) -> Entry:
+def entry(cell: Cell, metric: str, rows: list[dict[str, str]], published: Mapping[Key, Published]) -> Entry:
     """All seeds of a cell; of several measurements of one seed the complete one, else the longest."""
     best: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -129,12 +137,9 @@ def entry(cell: Cell, metric: str, rows: list[dict[str, str]], published: Mappin
             if other is None or _worth(row) > _worth(other):
                 best[row["seed"]] = row
     name = cell.method.get("as", cell.method["name"])
-    return Entry(
-        metric,
-        tuple(float(row["value"]) for row in best.values()),
-        published.get((name, cell.m, cell.n, metric)),
-        any(row["reduced"] == "True" for row in best.values()),
-    )
+    value, sd = published.get((name, cell.m, cell.n, metric), (None, None))
+    values = tuple(float(row["value"]) for row in best.values())
+    return Entry(metric, values, value, any(row["reduced"] == "True" for row in best.values()), sd)
 
 
 def _worth(row: dict[str, str]) -> tuple[bool, float]:
@@ -186,6 +191,8 @@ def _notes(spec: Spec, results: Path) -> list[str]:
     if rows:
         places = sorted({f"{row['machine']} ({row['versions']}, {row['date']})" for row in rows})
         notes.append(f"Measured on {'; '.join(places)}.")
+    if any("digits" in row["source"] for row in published_rows(spec)):
+        notes.append("Published values with more than two digits have these from the paper's repository.")
     remarks = {row["cell"]: row["note"] for row in rows if row["reduced"] == "True" and row["cell"] in reduced}
     return notes + [f"† {name}: {note}." for name, note in sorted(remarks.items())]
 

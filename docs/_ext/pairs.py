@@ -7,7 +7,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-PAIR = re.compile(r"(```python\n# sbi\n.*?```)\n\n(```python\n# propersbi\n.*?```)", re.DOTALL)
+PAIR = re.compile(r"(```python\n# (?:sbi|BayesFlow)\n.*?```)\n\n(```python\n# propersbi\n.*?```)", re.DOTALL)
 SIDE_BY_SIDE = r"""::::{grid} 1 1 1 2
 :gutter: 2
 

@@ -229,6 +229,7 @@ def test_a_complete_measurement_is_preferred_to_a_reduced_one(tmp_path):
     assert rendering.Entry("c2st", (0.1999,), 0.2).text == ".200 / .20 (.000)"
     assert rendering.Entry("nrmse", (0.05,), 0.0501).text == ".0500 / .0501 (-.0001)"
     assert rendering.Entry("c2st", (), 1.0).text == "— / 1.00"
+    assert rendering.Entry("c2st", (0.8,), 0.85, sd=0.03).text == ".800 / .85 ± .03 (-.050)"
 
 
 def test_a_table_of_one_number_has_a_row_for_each_method(tmp_path):
@@ -317,19 +318,22 @@ def test_published_values():
     found = {
         (r["family"], r["task"], r["method"], int(r["m"]), int(r["n"]), r["metric"]): float(r["value"]) for r in rows
     }
-    assert len(found) == len(rows) == 470  # every row parses, none is there twice
+    assert len(found) == len(rows) == 551  # every row parses, none is there twice
     for r in rows:
         assert r["table"]
         assert r["source"]
         assert r["task"] in tasks.names()
         assert r["metric"] in bench.METRICS
-        assert not r["sd"] or float(r["sd"]) > 0
+        assert not r["sd"] or float(r["sd"]) >= 0
+        assert ("repository" in r["source"]) == (r["family"] == "2024" or len(r["value"].partition(".")[2]) > 2), r
     for key, value in {
         ("2022", "slcp", "GAN", 1, 1000, "c2st"): 0.97,
         ("2022", "slcp", "Energy", 20, 100_000, "c2st"): 0.95,
         ("2022", "slcp", "Kernel", 3, 1000, "c2st"): 1.0,
         ("2022", "slcp", "Kernel", 20, 10_000, "calibration_error"): 0.16,
         ("2022", "slcp", "Energy", 20, 1000, "r2"): 0.18,
+        ("2022", "slcp", "Energy", 20, 1000, "nrmse"): 0.25,
+        ("2022", "two_moons", "Kernel", 3, 1000, "r2"): 0.48,
         ("2022", "slcp", "Kernel", 3, 100_000, "stop_step"): 1600,
         ("2022", "slcp", "GAN", 1, 100_000, "runtime"): 30963,
         ("2022", "two_moons", "Energy", 20, 10_000, "c2st"): 0.74,

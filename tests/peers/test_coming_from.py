@@ -1,4 +1,4 @@
-"""The page for those who come from sbi: both halves of every pair run, in their order; `make peers`."""
+"""The page for those who come from sbi or BayesFlow: both halves of every pair run, in their order; `make peers`."""
 
 import re
 from pathlib import Path
@@ -34,3 +34,18 @@ def test_every_block_runs(library, tmp_path, monkeypatch):
     assert names["samples"].shape == (500, 2)
     assert names["many"].shape == (100, 20, 2)
     assert len(names["ranks"]) == 100
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("library", ["BayesFlow", "propersbi"])
+def test_every_block_of_bayesflow_and_its_counterpart_runs(library, tmp_path, monkeypatch):
+    pytest.importorskip("bayesflow")
+    monkeypatch.chdir(tmp_path)
+    names, section = {}, PAGE.partition("## From BayesFlow")[2]
+    found = {
+        one: re.findall(rf"```python\n# {one}\n(.*?)```", section, re.DOTALL) for one in ("BayesFlow", "propersbi")
+    }
+    assert len(found["BayesFlow"]) == len(found["propersbi"]) == 5
+    for code in found[library]:
+        exec(code, names)
+    assert names["slopes"].shape == {"BayesFlow": (100, 100, 1), "propersbi": (100, 100)}[library]

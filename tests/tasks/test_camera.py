@@ -6,9 +6,13 @@ import pickle
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
+from typer.testing import CliRunner
 
 import propersbi as ps
 from propersbi import tasks
+from propersbi.app.cli import app
+from propersbi.app.run import Run
+from propersbi.simulation.store import Store
 from propersbi.tasks.camera import blurring, make_task, simulate
 from propersbi.tasks.images.glyphs import CHARACTERS, FONTS, STROKES, Glyphs, atlas
 from propersbi.tasks.images.idx import IdxImages, find_images, read_images
@@ -163,6 +167,34 @@ def test_the_official_parts_are_found_and_separate(tmp_path, monkeypatch):
     assert any(np.array_equal(truth, image.T) for image in test)
     (raw / "emnist-bymerge-train-images-idx3-ubyte").unlink()
     assert find_images(tmp_path, "train").name == "emnist-letters-train-images-idx3-ubyte"
+
+
+@pytest.mark.filterwarnings("ignore")  # so few images are unlike others
+def test_a_run_on_the_images_of_a_folder(tmp_path, monkeypatch):
+    """``propersbi run camera --images FOLDER``: its prior, its test images, and the run opened again."""
+    folder, train, test = tmp_path / "mnist", images(5, seed=1), images(4, seed=2)
+    folder.mkdir()
+    (folder / "train-images-idx3-ubyte").write_bytes(idx(train))
+    (folder / "t10k-images-idx3-ubyte").write_bytes(idx(test))
+    monkeypatch.chdir(tmp_path)
+    quick = ["-n", "40", "--test", "20", "--max-steps", "2", "--quiet", "--set", "batch_size=8"]
+    for words in (
+        ["run", "camera", "--images", "mnist", *quick],
+        ["sample", "runs/camera", "-n", "2", "-o", "out.npy"],
+    ):
+        assert CliRunner().invoke(app, words).exit_code == 0
+    run = Run.open("runs/camera")
+    assert run.record.problem == "camera:mnist"
+    for group, pixels in (("train", train), ("test", test)):
+        theta = np.asarray(Store.open(run.folder / "simulations").rows(group)[0])
+        drawn = np.rint(255 * theta).astype(int).reshape(len(theta), -1)
+        assert {tuple(row) for row in drawn} <= {tuple(image.ravel()) for image in pixels}
+    truth = np.rint(255 * tasks.get("camera:mnist").true_parameters(1)).astype(int)
+    assert any(np.array_equal(truth, image) for image in test)
+    with pytest.raises(InputError, match="Only the task 'camera' takes images, not 'slcp'"):
+        tasks.get("slcp:mnist")
+    result = CliRunner().invoke(app, ["run", "camera", "--images", "nowhere", *quick])
+    assert "'nowhere' cannot be read" in str(result.exception)
 
 
 def test_the_file_names_of_mnist_are_found(tmp_path):

@@ -27,6 +27,7 @@ from propersbi.app.options import (
     Strict,
     Test,
     choose,
+    chosen_model,
     with_simulation_options,
     with_training_options,
 )
@@ -106,6 +107,7 @@ def check(
     from propersbi.app.checking import check_problem
 
     simulation.pop("executor", None)  # a few rows are simulated here
+    model = chosen_model(model, simulation)
     found = check_problem(model, observation=observation, simulations=simulations, test=test, seed=seed, **simulation)
     typer.echo(found.summary())
     if found.problems:
@@ -222,7 +224,7 @@ def run(
     from propersbi.app.run import run as run_all
 
     finished = run_all(
-        model,
+        chosen_model(model, simulation),
         observation=observation,
         folder=out,
         simulations=simulations,
@@ -259,7 +261,7 @@ def _reopen(folder: Path, own_file: str | None) -> Run:
 
     opened = Run.open(folder)
     name = own_file or opened.record.problem
-    if own_file or name in built_in.names():
+    if own_file or name.partition(":")[0] in built_in.names():
         opened.problem = load_problem(name)
     return opened
 

@@ -34,6 +34,7 @@ __all__ = [
     "Strict",
     "Test",
     "choose",
+    "chosen_model",
     "make_changes",
     "parse_setting",
     "with_simulation_options",
@@ -125,6 +126,14 @@ SIMULATION: dict[str, Any] = {
         float | None,
         typer.Option(help="The share of failed simulations that ends the run; 0.2.", rich_help_panel=SIMULATING),
     ],
+    "images": Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="With camera: a folder with the idx files of MNIST or EMNIST; letters from fonts, unless given.",
+            rich_help_panel=SIMULATING,
+        ),
+    ],
     "force": Annotated[
         bool | None,
         typer.Option(
@@ -192,6 +201,16 @@ TRAINING: dict[str, Any] = {
 def with_simulation_options(command: Command) -> Command:
     """Give a command the simulation options; what was given comes as ``simulation``, by the names of ``simulate``."""
     return _with_group(command, "simulation", SIMULATION, _make_simulation)
+
+
+def chosen_model(model: str, simulation: dict[str, Any]) -> str:
+    """The model, with the images that were given for it.
+
+    >>> chosen_model("camera", {"images": "mnist"})
+    'camera:mnist'
+    """
+    images = simulation.pop("images", None)
+    return model if images is None else f"{model}:{images}"
 
 
 def with_training_options(command: Command) -> Command:

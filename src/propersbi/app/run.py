@@ -71,7 +71,7 @@ def run(
     if rounds != 1 and observed is None:
         raise InputError(f"{rounds} rounds are for one observation: give an 'observation' (--observation FILE).")
     asked = {"simulations": simulations, "rounds": rounds, "test": test, "seed": seed, **changes}
-    started = Run.create(folder or Path("runs") / Path(found.name).stem, found, command or _call(found, asked))
+    started = Run.create(folder or Path("runs") / _stem(found.name), found, command or _call(found, asked))
     in_rounds = rounds != 1
     first = [f"simulate and train in {rounds} rounds"] if in_rounds else ["simulate", "train"]
     phases = Phases([*first, "diagnose on fresh simulations", "write the report"], show=progress)
@@ -104,6 +104,15 @@ def run(
         phases.next()
         report(started.folder)
     return started
+
+
+def _stem(name: str) -> str:
+    """The name of the run directory: that of the file or of the task, without its images.
+
+    >>> _stem("camera:images/mnist"), _stem("models/my_model.py")
+    ('camera', 'my_model')
+    """
+    return Path(name).stem if name.endswith(".py") else Path(name.partition(":")[0]).stem
 
 
 def _check_changes(changes: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from propersbi.app.options import (
     RunArgument,
     Seed,
     Test,
+    chosen_model,
     with_simulation_options,
 )
 from propersbi.types import InputError
@@ -59,7 +60,7 @@ def simulate(
     if part is not None and ("executor" in simulation or "workers" in simulation):
         raise InputError("A --part is one process: give neither --workers nor --executor with it.")
     chosen = None if part is None else Part.parse(part)
-    problem = load_problem(model)
+    problem = load_problem(chosen_model(model, simulation))
     started = Run.create(out or Path("runs") / Path(model).stem, problem, " ".join(["propersbi", *sys.argv[1:]]))
     if chosen is not None:
         left = simulate_part(started, chosen, simulations, test=test, seed=seed, progress=not quiet, **simulation)

@@ -52,6 +52,8 @@ def names() -> tuple[str, ...]:
 def get(name: str, *, exchangeable: bool = False) -> Task:
     """The task of this name; with ``exchangeable``, data that are a set of trials come as one.
 
+    ``"camera:FOLDER"`` is the camera with images from idx files in a folder, as those of MNIST and EMNIST.
+
     >>> get("slcp", exchangeable=True).x_shape
     (4, 2)
     >>> get("slcp").description
@@ -60,11 +62,17 @@ def get(name: str, *, exchangeable: bool = False) -> Task:
     Traceback (most recent call last):
     propersbi.types.InputError: There is no task 'twomoons'; did you mean 'two_moons'? There are: ...
     """
+    name, _, images = str(name).partition(":")
     if name not in _NAMES:
         nearest = get_close_matches(str(name).lower(), _NAMES, n=1)
         hint = f"; did you mean '{nearest[0]}'? There are" if nearest else "; there are"
         raise InputError(f"There is no task '{name}'{hint}: {', '.join(_NAMES)}.")
     module = import_module(f"{__name__}.{name}")
+    if images:
+        if name != "camera":
+            raise InputError(f"Only the task 'camera' takes images, not '{name}'.")
+        with_images: Task = module.make_task(images)
+        return with_images
     if exchangeable and name not in _SETS:
         raise InputError(f"The data of '{name}' are no set of trials; those of {', '.join(_SETS)} are.")
     task: Task = module.EXCHANGEABLE if exchangeable else module.TASK

@@ -9,13 +9,15 @@ where :math:`k` is the number of distinct grey values, of 256, in the image, and
 of three pixels, with reflection at the edges. The noise is added before the blur, so that only the rounding of
 single-precision numbers hides the blurred detail.
 
-The prior is EMNIST if the environment variable ``PROPERSBI_EMNIST`` names the folder of its files, and distorted
-letters and digits rendered from fonts (:mod:`propersbi.tasks.images.glyphs`) otherwise.
+The prior is distorted letters and digits rendered from fonts (:mod:`propersbi.tasks.images.glyphs`), or the images of a
+folder with the files of MNIST or EMNIST: that of ``propersbi run camera --images FOLDER``, of
+``tasks.get("camera:FOLDER")``, or of the environment variable ``PROPERSBI_EMNIST``.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
@@ -77,14 +79,14 @@ def blurring(size: int) -> np.ndarray:
 
 
 def make_task(folder: str | None = None) -> Task:
-    """The task with the images in a folder of EMNIST files, or with rendered letters if none is given.
+    """The task with the images in a folder of MNIST's or EMNIST's files, or with rendered letters if none is given.
 
     >>> make_task().prior.sample(2, np.random.default_rng(0)).shape
     (2, 28, 28)
     """
     prior, test_prior = (IdxImages(folder, "train"), IdxImages(folder, "test")) if folder else (Glyphs(), Glyphs())
     return Task(
-        name="camera",
+        name=f"camera:{folder}" if folder else "camera",
         description="Noisy camera: a letter or digit of 28 x 28 pixels from its noisy, blurred image",
         prior=prior,
         simulator=simulate,
@@ -105,4 +107,4 @@ def _observation_pair(prior: Prior, i: int) -> tuple[np.ndarray, np.ndarray]:
     return theta[0], simulate(theta, rng)[0]
 
 
-TASK = make_task(os.environ.get(FOLDER_VARIABLE))
+TASK = replace(make_task(os.environ.get(FOLDER_VARIABLE)), name="camera")
