@@ -1,7 +1,12 @@
-"""Install a wheel into a new environment, measure size and time, and use it from there: ``make release-check``."""
+"""Install a wheel into a new environment, measure size and time, and use it from there: ``make release-check``.
+
+python -m benchmarks.install dist/*.whl
+python -m benchmarks.install dist/*.whl --before 7a7f184     beside the version of an earlier commit: results/install.md
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import subprocess
@@ -9,7 +14,7 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -28,52 +33,95 @@ print(tuple(posterior.sample((1000,), x=[0.1, 0.2]).shape))
 """
 
 
-def main(arguments: Sequence[str]) -> None:
-    (wheel,) = arguments
+@dataclass(frozen=True)
+class Installed:
+    """What an installation took: bytes by folder of site-packages, packages, seconds by clock and of processor time."""
+
+    sizes: dict[str, int]
+    packages: int
+    seconds: float
+    cpu: float
+
+    @property
+    def row(self) -> str:
+        return f"{self.packages} | {sum(self.sizes.values()) / 1e6:,.0f} | {self.seconds:.0f} | {self.cpu:.0f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Install a wheel into an empty environment, measure, and use it.")
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("--before", help="a commit whose version is installed as well, for comparison")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        venv.create(folder / "env", with_pip=True)
-        python, before = folder / "env" / "bin" / "python", _sizes(folder / "env")
-        started, cpu = time.perf_counter(), _cpu()
-        install = [python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", Path(wheel).resolve()]
-        subprocess.run(list(map(str, install)), check=True, cwd=folder)
-        seconds, cpu = time.perf_counter() - started, _cpu() - cpu
-        used = subprocess.run([python, "-c", USE], check=True, cwd=folder, capture_output=True, text=True)
-        assert used.stdout.strip() == "(1000, 2)", used.stdout
-        commands = ["--version"], ["tasks"], ["new", "my_model.py"], ["check", "my_model.py"]
-        run = ["run", "my_model.py", "-n", "200", "--test", "50", "--max-steps", "5", "--quiet"]
-        for command in (*commands, run):
-            subprocess.run(
-                [folder / "env" / "bin" / "propersbi", *command], check=True, cwd=folder, capture_output=True
-            )
-        assert (folder / "runs" / "my_model" / "report.html").exists()
-        after = _sizes(folder / "env")
-        listed = subprocess.run(
-            [python, "-m", "pip", "list", "--format=json"], check=True, capture_output=True, text=True
-        )
-    packages = len(json.loads(listed.stdout)) - 2  # pip and setuptools were there
-    RESULTS.write_text(table({name: after[name] - before.get(name, 0) for name in after}, packages, seconds, cpu))
-    print(RESULTS.read_text())
+        before = None if options.before is None else install(_wheel_of(options.before, folder), folder / "before")
+        found = install(options.wheel, folder / "env")
+        use(folder, folder / "env" / "bin")
+    text = table(found, before, options.before)
+    if before is not None:
+        RESULTS.write_text(text)
+    print(text)
 
 
-def table(sizes: dict[str, int], packages: int, seconds: float, cpu: float) -> str:
-    """The page: the total, and the largest packages."""
-    total = sum(sizes.values())
-    largest = sorted(sizes.items(), key=lambda item: -item[1])[:SHOWN]
+def install(wheel: Path, environment: Path) -> Installed:
+    """Install a wheel into a new environment."""
+    venv.create(environment, with_pip=True)
+    python, before = environment / "bin" / "python", _sizes(environment)
+    started, cpu = time.perf_counter(), _cpu()
+    command = [python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel.resolve()]
+    subprocess.run(list(map(str, command)), check=True, cwd=environment)
+    seconds, cpu = time.perf_counter() - started, _cpu() - cpu
+    listed = subprocess.run([python, "-m", "pip", "list", "--format=json"], check=True, capture_output=True, text=True)
+    after = _sizes(environment)
+    sizes = {name: after[name] - before.get(name, 0) for name in after}
+    return Installed(sizes, len(json.loads(listed.stdout)) - 2, seconds, cpu)  # pip and setuptools were there
+
+
+def use(folder: Path, programs: Path) -> None:
+    """The three lines, and the commands, from the installed package."""
+    used = subprocess.run([programs / "python", "-c", USE], check=True, cwd=folder, capture_output=True, text=True)
+    assert used.stdout.strip() == "(1000, 2)", used.stdout
+    commands = ["--version"], ["tasks"], ["new", "my_model.py"], ["check", "my_model.py"]
+    run = ["run", "my_model.py", "-n", "200", "--test", "50", "--max-steps", "5", "--quiet"]
+    for command in (*commands, run):
+        subprocess.run([programs / "propersbi", *command], check=True, cwd=folder, capture_output=True)
+    assert (folder / "runs" / "my_model" / "report.html").exists()
+
+
+def _wheel_of(commit: str, folder: Path) -> Path:
+    """The wheel of an earlier commit."""
+    source = folder / "source"
+    source.mkdir()
+    archive = subprocess.run(["git", "archive", commit], check=True, cwd=ROOT, capture_output=True).stdout
+    subprocess.run(["tar", "x", "-C", source], check=True, input=archive)
+    subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", folder / "old", source], check=True)
+    (wheel,) = (folder / "old").glob("*.whl")
+    return wheel
+
+
+def table(found: Installed, before: Installed | None, commit: str | None) -> str:
+    """The page: the totals, and the largest packages."""
+    total = sum(found.sizes.values())
+    largest = sorted(found.sizes.items(), key=lambda item: -item[1])[:SHOWN]
+    earlier = [] if before is None else [f"| version of commit {commit} | {before.row}"]
     lines = [
         "# What an installation takes",
         "",
-        f"`pip install` of the wheel into an empty environment: {packages} packages, {total / 1e6:,.0f} MB, "
-        f"{seconds:.0f} s of wall-clock time, {cpu:.0f} s of processor time. Python {platform.python_version()}, torch "
+        f"`pip install` of the wheel into an empty environment. Python {platform.python_version()}, torch "
         "from constraints.txt (the build for CPUs where pip finds one), "
-        f"{platform.processor() or platform.machine()}, {date.today()}.",
+        f"{platform.processor() or platform.machine()}, {date.today()}. Seconds by clock include the download.",
+        "",
+        "| | packages | MB | seconds by clock | of processor time |",
+        "|---|---|---|---|---|",
+        *earlier,
+        f"| this version | {found.row}",
         "",
         "| folder of site-packages | MB |",
         "|---|---|",
         *(f"| {name} | {size / 1e6:,.1f} |" for name, size in largest),
         f"| everything else | {(total - sum(size for _, size in largest)) / 1e6:,.1f} |",
         "",
-        "Made by `make release-check`.",
+        f"By `python -m benchmarks.install dist/*.whl --before {commit}`.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -99,4 +147,4 @@ def _cpu() -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -206,14 +206,14 @@ def test_tables_show_published_values_in_three_formats(tmp_path):
     )
     text = rendering.write_tables(bench.read_spec("slcp-paper"), tmp_path)
     line = next(line for line in text.splitlines() if line.startswith("| 1,000 |"))
-    assert ".910 ± .014 / .99 (-.080) ▲" in line
-    assert ".985† / .99 (-.005) |" in line
+    assert ".910 ± .014 / .99 ± .01 (-.080) ▲" in line
+    assert ".985† / .99 ± .01 (-.005) |" in line
     assert "— / .97" in line  # the GAN is not measured
     assert text.splitlines()[-1] == "- † d: few steps."
     tex, page = ((tmp_path / "tables" / f"slcp-paper.{kind}").read_text() for kind in ("tex", "html"))
-    assert r".910 $\pm$ .014 / .99 (-.080) $\uparrow$" in tex
+    assert r".910 $\pm$ .014 / .99 $\pm$ .01 (-.080) $\uparrow$" in tex
     assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == 6
-    assert '<td class="better">.910 ± .014 ▲<small>.99 (-.080)</small></td>' in page
+    assert '<td class="better">.910 ± .014 ▲<small>.99 ± .01 (-.080)</small></td>' in page
     assert page.count("<tr>") == 6 * 4
 
 

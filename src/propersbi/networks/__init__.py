@@ -7,7 +7,7 @@ from propersbi.networks.field import FieldGenerator
 from propersbi.networks.flow import Flow
 from propersbi.networks.images import GridEmbedding, ImageEmbedding, image_axes, is_grid
 from propersbi.networks.mlp import MLPGenerator
-from propersbi.networks.parts import PartsEmbedding, embedding_for
+from propersbi.networks.parts import PartsEmbedding
 from propersbi.networks.series import SeriesEmbedding
 from propersbi.networks.sets import SetEmbedding
 
@@ -24,7 +24,6 @@ __all__ = [
     "SetEmbedding",
     "UNetGenerator",
     "VectorEmbedding",
-    "embedding_for",
     "image_axes",
     "is_grid",
     "is_image_problem",
