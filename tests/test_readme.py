@@ -25,6 +25,7 @@ QUICK = [
     (r"(ps\.(?:fit|recipe)\([^\n]*prior=(?:task\.)?prior)", r"\1, max_steps=4"),
     (r"ps\.run\(problem", "ps.run(problem, max_steps=4, test=50"),
     (r"max_steps=(60|8000)", "max_steps=4"),
+    (r"time_limit=600\)  # ten", "max_steps=2, simulations=200)  # ten"),
 ]
 
 
@@ -102,6 +103,22 @@ def test_the_guide_to_fields_and_images_runs():
     assert names["depth"].shape == (50, 100)
     assert names["draws"].shape == (50, 28, 28)
     assert names["posterior"].recipe.refinement_steps == 4
+
+
+def simple_model():
+    prior = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+    return {"ps": ps, "prior": prior, "simulator": lambda theta: theta + torch.randn_like(theta)}
+
+
+def test_the_guide_to_online_training_runs():
+    assert run(guide("online.md"), simple_model())["posterior"].theta_shape == (2,)
+
+
+def test_the_guide_to_clusters_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run(guide("clusters.md"), simple_model())
+    names["cluster"].close()
+    assert len(names["sims"]) == 400
 
 
 @pytest.mark.parametrize("kind", ["series", "sets", "missing", "images", "parts"])
