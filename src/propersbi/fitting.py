@@ -18,6 +18,7 @@ from propersbi.samplers import LatentCorrected, Mixture, Sampler, Standardized
 from propersbi.storage.checks import checked_names
 from propersbi.storage.files import write_json
 from propersbi.training.checkpoint import digest
+from propersbi.training.devices import is_first_process, wait_for_all
 from propersbi.training.history import History, StopReason
 from propersbi.training.logging import Logger, prefixed
 from propersbi.training.loop import train
@@ -76,9 +77,10 @@ def train_posterior(
             first.sampler, data.x, first.batches.rows, noise=first.batches.noise, seed=seed
         ),
     )
-    if place is not None and _first_process():
+    if place is not None and is_first_process():
         posterior.save(place / "posterior")
         write_json(place / "history.json", history.to_json())
+    wait_for_all(recipe.training.devices)
     return posterior.to("cpu" if device == "auto" else device)
 
 
@@ -138,12 +140,6 @@ def _digest_given(modules: Mapping[str, nn.Module], start: Standardized | None) 
     """A short name for the weights a training starts from, where they are given."""
     given = [*modules.values(), *([] if start is None else [start])]
     return digest(tensor for module in given for tensor in module.state_dict().values()) if given else None
-
-
-def _first_process() -> bool:
-    """Of several processes that train together, one writes."""
-    together = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return not together or torch.distributed.get_rank() == 0
 
 
 def _warn(history: History) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -284,6 +286,8 @@ def _correction(name: str) -> Correction:
 def main() -> None:
     """Run the command line: an error is one sentence and an exit code, a traceback only with ``--debug``."""
     arguments = sys.argv[1:]
+    if os.environ.get("LOCAL_RANK", "0") != "0":  # of several processes that train together, the first one reports
+        sys.stdout = io.StringIO()
     warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
     try:
         code = app([word for word in arguments if word != "--debug"], standalone_mode=False)

@@ -48,6 +48,7 @@ from propersbi.storage.records import (
     SimulationsRecord,
     read_rounds,
 )
+from propersbi.training.devices import is_first_process
 from propersbi.types import InputError, Rows
 
 __all__ = ["SIMULATION_OPTIONS", "Run"]
@@ -301,7 +302,8 @@ class Run(LockedFolder):
         names = Store.open(self.folder / "simulations").x_names
         if names is not None and names != posterior.x_names:
             posterior.x_names = names
-            posterior.save(self.folder / "posterior")
+            if is_first_process():
+                posterior.save(self.folder / "posterior")
         return posterior
 
     def _diagnosed(self, simulation: dict[str, Any]) -> str:
@@ -324,4 +326,5 @@ class Run(LockedFolder):
 
     def note(self, **news: Any) -> None:
         """Add to ``run.json``."""
-        replace(self.record, **news).save(self.folder)
+        if is_first_process():
+            replace(self.record, **news).save(self.folder)

@@ -17,6 +17,7 @@ from propersbi.recipes import check_names
 from propersbi.reports.page import report
 from propersbi.sequential.corrections import Correction, Truncated
 from propersbi.storage.progress import Phases
+from propersbi.training.devices import is_first_process, wait_for_all
 from propersbi.types import InputError
 
 __all__ = ["Run", "run"]
@@ -74,6 +75,7 @@ def run(
     started = Run.create(folder or Path("runs") / _stem(found.name), found, command or _call(found, asked))
     in_rounds = rounds != 1
     first = [f"simulate and train in {rounds} rounds"] if in_rounds else ["simulate", "train"]
+    progress = progress and is_first_process()
     phases = Phases([*first, "diagnose on fresh simulations", "write the report"], show=progress)
     with started.locked():
         simulation = {name: changes.pop(name) for name in SIMULATION_OPTIONS if name in changes}
@@ -98,11 +100,13 @@ def run(
                 proposal = propose_online(started.record)
                 if progress and proposal:
                     sys.stderr.write(f"{proposal}\n")
-        phases.next()
-        simulation.pop("force", None)
-        started.diagnose(observed, seed=seed, progress=progress, **simulation)
-        phases.next()
-        report(started.folder)
+        if is_first_process():  # of several that train together
+            phases.next()
+            simulation.pop("force", None)
+            started.diagnose(observed, seed=seed, progress=progress, **simulation)
+            phases.next()
+            report(started.folder)
+        wait_for_all(changes.get("devices", 1))
     return started
 
 

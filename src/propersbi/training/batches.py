@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,7 +21,25 @@ from propersbi.layouts import Layout, is_structured, pack
 from propersbi.observations import as_numbers
 from propersbi.types import Batch, InputError, Rows
 
-__all__ = ["Batches", "FreshSource", "Pairs", "as_tensor", "checked_pairs", "prepared_rows", "split", "validation_size"]
+__all__ = [
+    "BatchSource",
+    "Batches",
+    "FreshSource",
+    "Pairs",
+    "as_tensor",
+    "checked_pairs",
+    "prepared_rows",
+    "share_of",
+    "split",
+    "validation_size",
+]
+
+
+@runtime_checkable
+class BatchSource(Protocol):
+    """``batches[i]`` is the i-th batch: a function of the seed and i alone."""
+
+    def __getitem__(self, number: int, /) -> Batch: ...
 
 
 class FreshSource(Protocol):
@@ -81,8 +99,13 @@ class Batches:
         """The batch with this number, counted over all passes."""
         if self.fresh is not None:
             return self.in_units(*self.fresh[number])
+        return self.read(self.places(number))
+
+    def places(self, number: int) -> np.ndarray:
+        """The rows of a batch."""
         turn, place = divmod(number, len(self.rows) // self.size)
-        return self.read(self._order(turn)[place * self.size : (place + 1) * self.size])
+        rows: np.ndarray = self._order(turn)[place * self.size : (place + 1) * self.size]
+        return rows
 
     def read(self, rows: np.ndarray) -> Batch:
         """These rows as one batch."""
@@ -96,6 +119,30 @@ class Batches:
 
     def _shuffled(self, turn: int) -> np.ndarray:
         return np.random.default_rng([self.seed, turn]).permutation(self.rows)
+
+
+def share_of(batches: BatchSource, number: int, rank: int, count: int) -> tuple[Batch, float]:
+    """The rows of a batch that one of several devices takes, and their weight in the mean over devices.
+
+    Only these rows are read, unless the batch is fresh.
+
+    Arguments:
+        batches: The batches.
+        number: Of the batch.
+        rank: Of the device.
+        count: How many devices there are.
+
+    >>> batches = [Batch(torch.arange(5.0)[:, None], torch.zeros(5, 1))]
+    >>> [(len(batch), weight) for batch, weight in (share_of(batches, 0, rank, 2) for rank in (0, 1))]
+    [(3, 1.2), (2, 0.8)]
+    """
+    if count > 1 and isinstance(batches, Batches) and batches.fresh is None:
+        places = batches.places(number)
+        share, rows = batches.read(places[rank::count]), len(places)
+    else:
+        whole = batches[number]
+        share, rows = whole if count == 1 else whole[rank::count], len(whole)
+    return share, len(share) * count / rows
 
 
 def split(n: int, fraction: float, *, most: int = 5000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

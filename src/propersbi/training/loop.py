@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,15 +23,16 @@ from propersbi.storage.files import sweep
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import seeded
 from propersbi.training.averages import load, load_moments, mix, moments, moments_like, swapped, tensors
+from propersbi.training.batches import BatchSource, share_of
 from propersbi.training.checkpoint import config_identity, digest, read_checkpoint, write_checkpoint
 from propersbi.training.config import TrainConfig
-from propersbi.training.devices import find_devices
+from propersbi.training.devices import OneDevice, SeveralDevices, find_devices
 from propersbi.training.history import History, StopReason
 from propersbi.training.logging import LogFunction, Logger, log_function
 from propersbi.training.memory import keep_freed_memory
 from propersbi.training.objectives import Objective
 from propersbi.training.stopping import MaxSteps, Stopping, TimeLimit, first_reason
-from propersbi.types import Batch, Phase
+from propersbi.types import Batch, InputError, Phase
 
 __all__ = ["BatchSource", "train"]
 
@@ -39,13 +40,6 @@ MAX_VALIDATION_ROWS = 2500  # scored in one validation, or fewer where these are
 MAX_VALIDATION_NUMBERS = 100_000
 CLEAR_GAIN = 2.0  # standard errors of the paired difference by which training has to lower the score
 MEASURED_ROWS = 500  # of the validation pairs that the objective measures more on than its score
-
-
-@runtime_checkable
-class BatchSource(Protocol):
-    """``batches[i]`` is the i-th batch: a function of the seed and i alone."""
-
-    def __getitem__(self, number: int) -> Batch: ...
 
 
 def train(
@@ -80,7 +74,10 @@ def train(
     fabric = find_devices(config, device)
     with _threads(config.threads), seeded(seed):
         own = {"seed": seed, "validation": digest([validation.theta, validation.x, validation.weight])}
-        own |= {"batch_size": len(batches[0]), **(identity or {})}
+        size = len(batches[0])
+        if size < fabric.world_size:
+            raise InputError(f"A batch of {size} rows cannot be shared by {fabric.world_size} devices.")
+        own |= {"batch_size": size, **(identity or {})}
         run = _Run(objective, config, seed, fabric, own)
         run.resume(Path(checkpoint) if checkpoint else None, len(validation))
         first = fabric.is_global_zero
@@ -91,7 +88,12 @@ class _Run:
     """One training: the networks, their averages and optimisers, and how far it has come."""
 
     def __init__(
-        self, objective: Objective, config: TrainConfig, seed: int, fabric: Any, identity: dict[str, Any]
+        self,
+        objective: Objective,
+        config: TrainConfig,
+        seed: int,
+        fabric: OneDevice | SeveralDevices,
+        identity: dict[str, Any],
     ) -> None:
         self.objective, self.config, self.seed, self.fabric = objective, config, seed, fabric
         self.networks = {name: network.to(fabric.device) for name, network in objective.networks.items()}
@@ -181,7 +183,7 @@ class _Run:
             network.train()
         for phase in self.objective.phases():
             for _ in range(phase.repeats):
-                loss = self.descend(phase, batches[self.batch], step)
+                loss = self.descend(phase, batches, step)
                 self.batch += 1
         decay = min(self.config.average, (1 + step) / (10 + step))  # young averages must forget their start
         for name, network in self.networks.items():
@@ -195,14 +197,14 @@ class _Run:
         else:
             torch.manual_seed(number)
 
-    def descend(self, phase: Phase, batch: Batch, step: int) -> float:
+    def descend(self, phase: Phase, batches: BatchSource, step: int) -> float:
         network, optimizer = self.networks[phase.network], self.optimizers[phase.network]
-        share = batch[self.fabric.global_rank :: self.fabric.world_size].to(self.fabric.device)
+        share, weight = share_of(batches, self.batch, self.fabric.global_rank, self.fabric.world_size)
         optimizer.zero_grad()
         with self.fabric.autocast():
-            loss = phase.loss(share)
+            loss = weight * phase.loss(share.to(self.fabric.device))
         self.fabric.backward(loss)
-        self.agree(network)
+        loss = self.agree(network, loss.detach())
         if self.config.clip is not None:
             nn.utils.clip_grad_norm_(network.parameters(), self.config.clip)
         for group in optimizer.param_groups:
@@ -210,13 +212,15 @@ class _Run:
         optimizer.step()
         return loss.item()
 
-    def agree(self, network: nn.Module) -> None:
-        """Average gradients over the devices, in one message and whatever the objective calls of the network."""
+    def agree(self, network: nn.Module, loss: Tensor) -> Tensor:
+        """Average gradients and loss over the devices, in one message and whatever the objective calls of a network."""
         if self.fabric.world_size == 1:
-            return
+            return loss
         gradients = [weight.grad for weight in network.parameters() if weight.grad is not None]
-        flat = self.fabric.all_reduce(torch.cat([g.flatten() for g in gradients]), reduce_op="mean")
-        torch._foreach_copy_(gradients, [p.view_as(g) for p, g in zip(_parts(flat, gradients), gradients, strict=True)])
+        flat = self.fabric.mean(torch.cat([*(g.flatten() for g in gradients), loss.reshape(1).to(gradients[0])]))
+        parts = flat[:-1].split([g.numel() for g in gradients])
+        torch._foreach_copy_(gradients, [part.view_as(g) for part, g in zip(parts, gradients, strict=True)])
+        return flat[-1]
 
     def validate(self, validation: Batch, loss: float) -> None:
         """Score the averaged weights on the validation pairs, always with the same noise, and keep the best."""
@@ -317,10 +321,6 @@ def _threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _parts(flat: Tensor, like: list[Tensor]) -> Iterator[Tensor]:
-    return iter(flat.split([tensor.numel() for tensor in like]))
 
 
 def _place(*numbers: int) -> int:
