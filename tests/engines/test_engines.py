@@ -42,10 +42,17 @@ def test_ray_gives_the_bytes_of_serial_and_survives_a_killed_worker(tmp_path):
             os.kill(os.getpid(), 9)
         return theta + rng.normal(size=theta.shape)
 
+    def interrupts(theta, rng):
+        if os.getpid() != home:
+            raise KeyboardInterrupt
+        return theta
+
     ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False, logging_level="error")
     try:
         options = {"chunk_size": 10, "batched": False, "executor": ps.Ray(), "progress": False}
         sims = ps.simulate([(0.0, 1.0)], dies_once, 200, path=tmp_path / "store", **options)
+        with pytest.raises(ps.SimulationError, match=r"Chunk \d+ was interrupted by KeyboardInterrupt in its worker\."):
+            ps.simulate([(0.0, 1.0)], interrupts, 200, **options)
     finally:
         ray.shutdown()
     assert (tmp_path / "died").exists()

@@ -136,6 +136,19 @@ def test_a_chunk_that_fails_is_named_by_its_parameters(cluster, serial):
         ps.simulate(Prior(), simulator, 20, chunk_size=10, executor=ps.Dask(cluster), batched=False, progress=False)
 
 
+def test_an_interrupt_in_a_worker_ends_the_simulations_and_not_the_worker(cluster):
+    home, pids = os.getpid(), set(cluster.run(os.getpid).values())
+
+    def interrupts(theta, rng):
+        if os.getpid() != home:
+            raise KeyboardInterrupt
+        return theta
+
+    with pytest.raises(ps.SimulationError, match=r"Chunk \d+ was interrupted by KeyboardInterrupt in its worker\."):
+        simulate(executor=ps.Dask(cluster), simulator=interrupts)
+    assert set(cluster.run(os.getpid).values()) == pids
+
+
 def test_few_chunks_are_under_way_at_once(cluster):
     most = 0
     done = []
@@ -178,7 +191,7 @@ def test_wrong_clients_are_refused():
 
 
 def test_the_command_line_simulates_on_a_cluster(cluster, call):  # noqa: F811
-    words = ("simulate", "two_moons", "-n", "200", "--test", "20", "-q")
+    words = ("simulate", "two_moons", "-n", "40", "--test", "20", "-q")
     code, _, err = call(*words, "-o", "r", "--executor", "dask", "--address", cluster.scheduler.address)
     assert code == 0, err
     assert call(*words, "-o", "s")[0] == 0

@@ -171,6 +171,12 @@ def _load(job: bytes) -> Callable[[int], Any]:
 
 
 def compute(job: bytes, index: int) -> Any:
-    """A chunk of a pickled job, in a worker; one at a time."""
+    """A chunk of a pickled job, in a worker; one at a time.
+
+    Engines do not survive what is raised to end a process, such as ``KeyboardInterrupt``: it becomes an error.
+    """
     with _LOCK:
-        return _load(job)(index)
+        try:
+            return _load(job)(index)
+        except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+            raise SimulationError(f"Chunk {index} was interrupted by {describe(error)} in its worker.") from error
