@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from benchmarks.scale import play_claims
 
 import propersbi as ps
 from propersbi.simulation.claims import Part, UnderWayError, claims_folder
@@ -113,3 +114,10 @@ def test_wrong_parts_are_refused(text):
 def test_parts_need_a_store():
     with pytest.raises(InputError, match="give 'path'"):
         simulate(None, executor=Part(1, 2))
+
+
+@pytest.mark.parametrize(("parts", "chunks", "deaths"), [(1000, 2000, 300), (20, 300, 19), (3, 2, 1)])
+def test_claims_played_as_events_end_with_every_chunk_done_once(parts, chunks, deaths):
+    for seed in range(2):
+        done, twice, _ = play_claims(parts, chunks, deaths, seed)
+        assert (done, twice) == (chunks, 0)
