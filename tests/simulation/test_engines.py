@@ -11,7 +11,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import propersbi as ps
-from propersbi.simulation import runs
+from propersbi.simulation import engines, runs
 from propersbi.types import InputError
 from tests.app.test_cli import call  # noqa: F401
 
@@ -183,7 +183,8 @@ def test_closing_early_cancels_what_is_under_way(cluster):
     assert not pending(cluster)
 
 
-def test_wrong_clients_are_refused():
+def test_wrong_clients_are_refused(monkeypatch):
+    monkeypatch.setattr(engines, "CONNECT", 1.0)
     with pytest.raises(InputError, match=r"a distributed\.Client or an address, got int"):
         list(ps.Dask(3)(abs, [1]))
     with pytest.raises(InputError, match="There is no scheduler of Dask at 'nowhere:1'"):

@@ -15,6 +15,8 @@ from propersbi.types import InputError
 
 __all__ = ["MPI", "Dask", "Ray"]
 
+CONNECT = 10.0  # seconds after which a scheduler of Dask counts as absent
+
 
 @dataclass(frozen=True)
 class Dask(Engine):
@@ -36,7 +38,7 @@ class Dask(Engine):
         if not isinstance(self.client, str):
             return _DaskTasks(self.client, job, own=False)
         try:
-            return _DaskTasks(Client(self.client, set_as_default=False, timeout=10), job, own=True)
+            return _DaskTasks(Client(self.client, set_as_default=False, timeout=CONNECT), job, own=True)
         except (OSError, ValueError) as error:
             raise InputError(f"There is no scheduler of Dask at '{self.client}': {describe(error)}.") from None
 
