@@ -7,7 +7,7 @@
     python -m benchmarks table slcp-paper                      Markdown, LaTeX and HTML in results/tables
     python -m benchmarks figure figure-c2st-paper              results/figures/figure-c2st-paper.png
 
-``run`` takes ``--only TEXT`` to measure the cells whose name contains the text.
+``run`` and ``figure`` take ``--only TEXT``: the cells whose name contains the text.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,11 @@ def table(options: Any) -> int:
 def figure(options: Any) -> int:
     from benchmarks.figures import plot
 
-    for path in plot(_spec(options), options.results, options.runs):
+    spec = _spec(options)
+    if options.only and "figure" in spec.content:
+        content = {**spec.content, "figure": {**spec.content["figure"], "only": options.only}}
+        spec = replace(spec, content=content)
+    for path in plot(spec, options.results, options.runs):
         print(path)
     return 0
 

@@ -277,6 +277,8 @@ def test_figures_of_trained_posteriors(tmp_path, kind, task, names):
     paths = figures.plot(spec, tmp_path, tmp_path / "runs")
     assert [path.stem for path in paths] == names
     assert all(path.stat().st_size > 3_000 for path in paths)
+    places = ["--results", str(tmp_path), "--runs", str(tmp_path / "runs")]
+    assert main(["figure", str(figure), "--only", "kernel", *places]) == 2  # instead of those of the figure
 
 
 def test_our_cells_are_trained_as_the_task_is_run(tmp_path):
