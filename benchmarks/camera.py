@@ -1,9 +1,10 @@
 """The noisy camera: how well sharp images are inferred from blurred ones, and with how much training.
 
     python -m benchmarks.camera --minutes 60       the main run: results/camera.md and docs/figures/camera.png
+    python -m benchmarks.camera --images mnist     the same on handwritten digits: results/camera_digits.md
     python -m benchmarks.camera --trials           settings compared with few steps each: results/camera_trials.md
 
-Images are letters and digits from fonts, or EMNIST if ``PROPERSBI_EMNIST`` names its folder. Errors are those of the
+Images are letters and digits from fonts, or those of idx files in a folder (``--images``). Errors are those of the
 posterior mean on fresh images. The calibration error is the median over levels of |coverage - level|; a true value that
 equals several draws gets a random rank among them, since most pixels are black in truth and in all draws. It is
 averaged over the pixels that vary; and, more strictly, over pairs of image and pixel where the posterior is uncertain.
@@ -28,6 +29,7 @@ from propersbi.networks import UNetGenerator
 from propersbi.posterior import Posterior
 from propersbi.recipes import Factory
 from propersbi.simulation import Simulations
+from propersbi.tasks.task import Task
 from propersbi.training.divergences import JensenShannon
 
 SEED, DRAWS, COLUMNS = 0, 100, 10
@@ -60,19 +62,18 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 
 
-def pairs(n: int, fresh: int) -> tuple[Simulations, Simulations]:
+def pairs(task: Task, n: int, fresh: int) -> tuple[Simulations, Simulations]:
     """Training pairs, and test pairs of images that are not among them."""
-    task = ps.tasks.get("camera")
     train = ps.simulate(task.prior, task.simulate, n, seed=SEED)
     return train, ps.simulate(task.test_prior, task.simulate, fresh, seed=SEED + 1, group="test")
 
 
-def train_camera(pairs: Simulations, seconds: float | None, **options: Any) -> Posterior:
+def train_camera(task: Task, pairs: Simulations, seconds: float | None, **options: Any) -> Posterior:
     """A posterior trained by the defaults but for the options."""
     return ps.fit(
         pairs.theta,
         pairs.x,
-        prior=ps.tasks.get("camera").prior,
+        prior=task.prior,
         seed=SEED,
         time_limit=seconds,
         **{"max_steps": 10**6, "stopping": (), **options},
@@ -133,16 +134,20 @@ def row(name: str, posterior: Posterior, metrics: dict[str, float]) -> str:
 
 
 def main_run(options: argparse.Namespace) -> None:
-    train, test = pairs(options.simulations, 1000)
+    task = ps.tasks.get(f"camera:{options.images}" if options.images else "camera")
+    train, test = pairs(task, options.simulations, 1000)
     network = partial(UNetGenerator, finest=options.finest)
-    posterior = train_camera(train, 60 * options.minutes, folder=options.folder, network=network)
+    posterior = train_camera(task, train, 60 * options.minutes, folder=options.folder, network=network)
     metrics = measure(posterior, test)
+    kind = "handwritten digits (MNIST)" if options.images else "letters and digits from fonts"
+    name = "camera_digits" if options.images else "camera"
     lines = [
-        "# The noisy camera",
+        f"# The noisy camera: {kind}",
         "",
         f"{options.simulations:,} simulations, {options.minutes:g} minutes of training on one thread, seed {SEED};",
         f"1 000 fresh images, {DRAWS} draws each. By `python -m benchmarks.camera --minutes {options.minutes:g}",
-        f"--simulations {options.simulations} --finest {options.finest:g}`, where the columns are explained.",
+        f"--simulations {options.simulations} --finest {options.finest:g}{' --images FOLDER' * bool(options.images)}`,",
+        "where the columns are explained.",
         "",
         HEAD,
         "|---" * 8 + "|",
@@ -164,18 +169,19 @@ def main_run(options: argparse.Namespace) -> None:
         f"Machine: {machine()}. Date: {date.today().isoformat()}.",
         "",
     ]
-    (RESULTS / "camera.md").write_text("\n".join(lines))
+    (RESULTS / f"{name}.md").write_text("\n".join(lines))
     print("\n".join(lines))
-    plot({"posterior": posterior}, test, FIGURES / "camera.png", 2)
+    plot({"posterior": posterior}, test, FIGURES / f"{name}.png", 2)
 
 
 def trials(options: argparse.Namespace) -> None:
-    train, test = pairs(options.simulations, 200)
+    task = ps.tasks.get("camera")
+    train, test = pairs(task, options.simulations, 200)
     lines, posteriors = [], {}
     for name in options.only or list(TRIALS):
         short = name.replace(" ", "").replace("/", "-")
         place = RUNS / "camera-trials" / f"{short}-{options.simulations}-{options.steps}"
-        posteriors[name] = train_camera(train, None, max_steps=options.steps, folder=place, **TRIALS[name])
+        posteriors[name] = train_camera(task, train, None, max_steps=options.steps, folder=place, **TRIALS[name])
         lines.append(row(name, posteriors[name], measure(posteriors[name], test)))
         print(lines[-1], flush=True)
     text = [
@@ -199,6 +205,7 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=50_000)
     parser.add_argument("--finest", type=float, default=1e-6, help="the weakest ridge of the regression")
     parser.add_argument("--folder", type=Path, help="where to keep the run, so that it can continue")
+    parser.add_argument("--images", help="a folder with the idx files of MNIST")
     parser.add_argument("--trials", action="store_true", help="compare settings instead")
     parser.add_argument("--steps", type=int, default=150, help="training steps of each trial")
     parser.add_argument("--only", nargs="+", choices=list(TRIALS), help="these trials")
