@@ -56,12 +56,16 @@ def test_rows_that_fail_are_left_out_and_too_many_are_refused():
         fresh_batches(PRIOR, always, 64, workers=0, batched=False)[0]
 
 
-def test_workers_do_not_change_the_posterior(tmp_path):
-    draws = [
-        ps.fit_online(PRIOR, simulator, workers=workers, progress=False, **TINY).sample(5, x=[0.5, 0.5], seed=0)
-        for workers in (0, 2)
-    ]
-    assert torch.equal(*draws)
+def test_neither_workers_nor_defaults_of_torch_change_the_posterior():
+    def draws(workers):
+        return ps.fit_online(PRIOR, simulator, workers=workers, progress=False, **TINY).sample(5, x=[0.5, 0.5], seed=0)
+
+    alone = draws(0)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(draws(2), alone)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 SCRIPT = """

@@ -15,6 +15,7 @@ from propersbi.recipes import Recipe
 from propersbi.samplers.priors import describe_columns
 from propersbi.simulation.online import fresh_batches
 from propersbi.simulation.simulations import simulate
+from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.batches import checked_pairs
 from propersbi.types import InputError, Simulator
 
@@ -26,6 +27,7 @@ UNTIL_TIME_IS_UP: dict[str, Any] = {"max_steps": 1_000_000, "stopping": ()}
 MANY_PAIRS = 1_000_000  # what a recipe is chosen for where every batch is new
 
 
+@torch_defaults()
 def fit_online(
     prior: Any,
     simulator: Simulator,
