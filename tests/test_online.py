@@ -147,9 +147,16 @@ def test_ensembles_are_refused():
 
 
 def test_a_run_trains_online_and_is_diagnosed(tmp_path):
-    own = ps.Problem(prior=PRIOR, simulator=simulator, x_o=[0.5, 0.5], parameter_names=("a", "b"))
+    axes = set()
+
+    def of_one(theta, rng):
+        axes.add(theta.ndim)
+        return simulator(theta, rng)
+
+    own = ps.Problem(prior=PRIOR, simulator=of_one, x_o=[0.5, 0.5], parameter_names=("a", "b"), batched=False)
     run = ps.run(own, folder=tmp_path / "r", online=True, test=30, progress=False, **TINY)
     assert run.diagnostics.n == 30
+    assert axes == {1}
     assert run.record.training.steps == 12
     assert run.report.exists()
     with pytest.raises(InputError, match="Training online has no rounds"):

@@ -51,6 +51,8 @@ def train_online(run: Run, *, seed: int = 0, workers: int = 1, progress: bool = 
     if problem is None or done is None:
         raise InputError(f"'{run.folder}' needs its problem and its simulations before it is trained online.")
     options = {**run.own_choices(seed), **changes}
+    if options.get("batched") is None:
+        options["batched"] = problem.batched
     posterior = fit_online(
         options.pop("prior"),
         problem.checked_simulator,
