@@ -37,7 +37,7 @@ source_suffix = {".md": "myst-nb"}
 exclude_patterns = ["_build", "_cache", "_ext"]
 nitpicky = False
 
-myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 # Links that docs/_ext/outside.py made: a path within the site.
 myst_url_schemes = {"http": None, "https": None, "mailto": None, "repository": {"url": "{{path}}"}}

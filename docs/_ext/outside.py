@@ -13,7 +13,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-LINK = re.compile(r"\]\((\.\./[^)#\s]+)\)")
+LINK = re.compile(r"(?<!!)(\[[^\[\]]*\])\((\.\./[^)#\s]+)\)")  # and not images, which Sphinx copies itself
 SHOWN_AS_TEXT = (".md", ".py", ".toml")
 
 
@@ -22,7 +22,7 @@ def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
     root = Path(app.srcdir).parent.resolve()
 
     def replace(match: re.Match[str]) -> str:
-        target = (here / match[1]).resolve()
+        target = (here / match[2]).resolve()
         if target.is_relative_to(Path(app.srcdir).resolve()) or not target.exists():
             return match[0]
         name = target.relative_to(root).as_posix() + (".txt" if target.suffix in SHOWN_AS_TEXT else "")
@@ -36,7 +36,7 @@ def rewrite(app: Sphinx, page: str, source: list[str]) -> None:
             listing = "".join(f'<li><a href="{file}">{file}</a></li>' for file in files)
             (copy / "index.html").write_text(f"<!doctype html><title>{name}</title><ul>{listing}</ul>")
             name += "/index.html"
-        return f"](<repository:{'../' * page.count('/')}files/{name}>)"
+        return f"{match[1]}(<repository:{'../' * page.count('/')}files/{name}>)"
 
     source[0] = LINK.sub(replace, source[0])
 
