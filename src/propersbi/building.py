@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,11 @@ from propersbi.samplers import (
 from propersbi.samplers.base import refinement_steps_of
 from propersbi.samplers.blocks import with_integers
 from propersbi.scoring import resolved
+from propersbi.simulation.stored_rows import StoredRows
 from propersbi.storage.config import qualified_name
 from propersbi.storage.randomness import seeded
 from propersbi.structure import periods_of
-from propersbi.training.batches import Batches, FreshSource, as_tensor, prepared_rows, split
+from propersbi.training.batches import LOOKED_AT, Batches, FreshSource, as_tensor, prepared_rows, split
 from propersbi.training.checkpoint import digest
 from propersbi.training.objectives import Objective, ScoreMinimization
 from propersbi.types import Batch, InputError, Rows
@@ -76,6 +77,19 @@ class TrainingSet:
         """The event shapes of parameters and data."""
         return tuple(self.theta.shape[1:]), tuple(self.x.shape[1:])
 
+    @cached_property
+    def digest(self) -> str:
+        """A short name for the pairs: of all numbers in memory, of the checksums of what is on disk."""
+        return digest([_content(self.theta), _content(self.x), self.weight])
+
+
+def _content(rows: Rows) -> np.ndarray | str:
+    """What tells rows from others; of files without checksums, as many rows as can be read in no time."""
+    if isinstance(rows, np.ndarray) and not isinstance(rows, np.memmap):
+        return rows
+    recorded = rows.checksum() if isinstance(rows, StoredRows) else None
+    return recorded or np.asarray(rows[np.unique(np.linspace(0, len(rows) - 1, LOOKED_AT).astype(int))])
+
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
@@ -86,14 +100,12 @@ class Prepared:
         theta: Some parameters in its units, to find bandwidths on.
         batches: Training batches.
         validation: The pairs that are held out.
-        digest: A short name for the pairs.
     """
 
     sampler: Standardized
     theta: Tensor
     batches: Batches
     validation: Batch
-    digest: str
 
 
 def build_sampler(
@@ -201,7 +213,6 @@ def prepare_sampler(
         np.random.default_rng([seed, 1]).choice(rows, prepared_rows(len(rows), data.shapes[1]), replace=False)
     )
     theta, x = as_tensor(data.theta[few]), as_tensor(data.x[few])
-    content = digest([theta, x, as_tensor(data.theta[validation]), as_tensor(data.x[validation]), data.weight])
     if start is None:
         sampler = build_sampler(recipe, data.shapes, modules, seed)
         with seeded(seed):
@@ -216,7 +227,7 @@ def prepare_sampler(
     with seeded(seed):
         held_out = batches.read(validation)
         in_units = sampler.to_units(theta)
-    return Prepared(sampler, in_units, batches, held_out, content)
+    return Prepared(sampler, in_units, batches, held_out)
 
 
 def _hiding(noise: Callable[[Tensor], Tensor] | None, recipe: Recipe) -> Callable[[Tensor], Tensor] | None:

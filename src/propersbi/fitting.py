@@ -15,7 +15,7 @@ from propersbi.building import Prepared, TrainingSet, build_objective, noise_nam
 from propersbi.posterior import Posterior
 from propersbi.recipes import Recipe
 from propersbi.samplers import LatentCorrected, Mixture, Sampler, Standardized
-from propersbi.storage.checks import checked_names
+from propersbi.storage.checks import check_seed, checked_names
 from propersbi.storage.files import write_json
 from propersbi.training.checkpoint import digest
 from propersbi.training.devices import is_first_process, wait_for_all
@@ -43,7 +43,7 @@ def train_posterior(
     logger: Logger | None = None,
 ) -> Posterior:
     """Train by a complete recipe, the members of an ensemble one after the other; see :func:`fit`."""
-    modules = modules or {}
+    modules, seed = modules or {}, check_seed(seed)
     starts = _starts(start, recipe.ensemble, data, modules)
     names = checked_names(parameter_names, data.shapes[0])
     place = None if folder is None else Path(folder)
@@ -108,7 +108,7 @@ def _train_member(
         recipe.training,
         seed=seed,
         device=device,
-        identity={**identity, "data": prepared.digest},
+        identity={**identity, "data": None if folder is None else data.digest},
         checkpoint=None if folder is None else folder / "checkpoint.ckpt",
         progress=progress,
         logger=logger,

@@ -26,6 +26,7 @@ from propersbi.samplers import Sampler
 from propersbi.storage.config import decode, encode
 from propersbi.storage.files import checksum_of_json, read_bytes, read_json, sweep, write_bytes, write_json
 from propersbi.storage.locks import Lock
+from propersbi.storage.schema import read_as
 from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.history import History
 from propersbi.types import InputError
@@ -33,13 +34,26 @@ from propersbi.typicality import TypicalityTest, statistic_names
 
 __all__ = ["SavedPosterior", "read_posterior", "write_posterior"]
 
-ENTRIES = {"sampler": dict, "parameter_names": list, "recipe": dict, "history": dict, "info": dict, "weights": str}
 WEIGHTS = "weights.safetensors"
 LARGEST_WEIGHT = 1e15  # of a network: products of such weights are not finite
 PATIENCE = 120.0  # seconds to wait for another process that saves
 MAX_TRIES = 20  # of reading while another process saves
 SAMPLER, TYPICALITY, DEFAULT_X = "sampler.", "typicality.", "default_x"
 FOREIGN = (AttributeError, TypeError, ValueError, KeyError, IndexError, ArithmeticError, AssertionError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class _Config:
+    """What ``config.json`` holds, besides its checksum."""
+
+    format: int
+    sampler: dict[str, Any]
+    parameter_names: list[str]
+    recipe: dict[str, Any] | None
+    history: dict[str, Any] | None
+    info: dict[str, Any]
+    weights: str
+    x_names: list[str] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,11 +194,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
     check_format(config["format"], str(folder))
     if config.pop("checksum", None) != checksum_of_json(config):
         raise InputError(f"'{path}' was changed after it was saved: its checksum does not fit.")
-    for key, kind in ENTRIES.items():
-        if key not in config:
-            raise InputError(f"'{path}' is incomplete: '{key}' is missing.")
-        if not isinstance(config[key], kind) and not (config[key] is None and key in ("recipe", "history")):
-            raise InputError(f"'{key}' in '{path}' is not what it should be: {config[key]!r:.40}.")
+    if config["format"] == FORMAT:  # what earlier versions wrote is brought to this format first
+        read_as(_Config, config, str(path))
     return config
 
 

@@ -42,14 +42,14 @@ def test_parts_status_and_completion(call):  # noqa: F811
 def test_status_of_a_run_under_way(call):  # noqa: F811
     Path("model.py").write_text(MODEL)
     assert call("simulate", "model.py", "-n", "100", "--test", "20", "-q", "-o", "r")[0] == 0
-    plan(Path("r"), train=200)
+    plan(Path("r"), train=200)  # the second hundred in chunks of two rows
     claims = Path("r/simulations/train/claims")
-    with Lock(claims / "000150.lock"):
-        (claims / "000151.lock").write_text(json.dumps({"host": "node7", "pid": 5, "start": "", "token": "t"}))
-        (claims / "000152.lock").write_text(json.dumps({"host": "node8", "pid": 5, "start": "", "token": "t"}))
-        os.utime(claims / "000152.lock", (time.time() - 1000, time.time() - 1000))
+    with Lock(claims / "000140.lock"):
+        (claims / "000141.lock").write_text(json.dumps({"host": "node7", "pid": 5, "start": "", "token": "t"}))
+        (claims / "000142.lock").write_text(json.dumps({"host": "node8", "pid": 5, "start": "", "token": "t"}))
+        os.utime(claims / "000142.lock", (time.time() - 1000, time.time() - 1000))
         train = status("r")[0]
-    assert (train.chunks, train.done, train.lost, sum(train.working.values())) == (200, 100, 1, 2)
+    assert (train.chunks, train.done, train.lost, sum(train.working.values())) == (150, 100, 1, 2)
     assert train.working["node7"] == 1
     assert train.rate > 0
     assert train.left > 0

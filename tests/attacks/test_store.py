@@ -211,3 +211,65 @@ def test_many_processes_write_one_store(tmp_path):
         thread.join()
     assert not errors
     assert all(len(x) == 100 for x in results)
+
+
+def extend(path, ns, simulator=noisy):
+    for n in ns:
+        simulations = simulate(Normal(), simulator, n, path=path, progress=False)
+    return simulations
+
+
+def test_a_store_grows_by_larger_chunks_with_the_same_bytes(tmp_path):
+    grown = extend(tmp_path / "a", [150, 1000])
+    files = sorted((tmp_path / "a" / "train").glob("chunk-*.safetensors"))
+    assert len(files) == 100 + 100 + 50  # of 2, 4 and 8 rows
+    np.testing.assert_array_equal(np.asarray(grown.x)[:150], np.asarray(extend(tmp_path / "b", [150]).x))
+    assert extend(tmp_path / "c", [150, 640, 799]).x.shape == (799, 2)
+    np.testing.assert_array_equal(extend(tmp_path / "c", [1000]).x, grown.x)
+    files[230].write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match="set aside"):
+        np.testing.assert_array_equal(extend(tmp_path / "a", [1000]).x, grown.x)
+
+
+def test_failures_of_larger_chunks_have_the_numbers_of_their_rows(tmp_path):
+    def fails(theta):
+        if theta[0] > 2:
+            raise ValueError("too large")
+        return theta
+
+    with pytest.warns(UserWarning, match="failed"):
+        grown = extend(tmp_path, [100, 600], fails)
+    theta = np.concatenate([shard_rows(path) for path in sorted((tmp_path / "train").glob("chunk-*.safetensors"))])
+    assert [failure.row for failure in grown.failures] == np.flatnonzero(theta[:, 0] > 2).tolist()
+
+
+def shard_rows(path):
+    from safetensors.numpy import load_file
+
+    return load_file(path)["theta"]
+
+
+@pytest.mark.parametrize("options", [{"workers": 2}, {"timeout": 30.0}], ids=["workers", "processes"])
+def test_a_simulator_that_interrupts_its_worker_ends_the_run(tmp_path, options):
+    script = f"""
+import os
+import numpy as np
+import propersbi as ps
+from propersbi.simulation import startup
+
+startup.HEAD_START = startup.START_UP = 0.0
+home = os.getpid()
+
+def interrupts(theta):
+    if theta[0] > 0.5 and os.getpid() != home:
+        raise KeyboardInterrupt
+    return theta
+
+try:
+    ps.simulate((np.zeros(1), np.ones(1)), interrupts, 200, path={str(tmp_path)!r}, batched=False, progress=False,
+                **{options})
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.strip() == "interrupted", done.stderr[-2000:]

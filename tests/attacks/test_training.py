@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import propersbi as ps
+from propersbi.building import TrainingSet
 from propersbi.training.checkpoint import read_checkpoint
 from propersbi.types import InputError
 
@@ -51,6 +52,25 @@ def test_a_checkpoint_of_other_data_is_not_continued(tmp_path):
         fit(tmp_path, noise=lambda x: x + torch.randn_like(x))
     with pytest.raises(InputError, match="was trained with"):
         fit(tmp_path, draws=7)
+
+
+def test_every_number_counts_in_the_identity_of_data(tmp_path):
+    theta, x = pairs()
+    before = TrainingSet(theta, x).digest
+    for column in (theta, x):
+        column[123] += 1e-6
+        assert TrainingSet(theta, x).digest != before
+        column[123] -= 1e-6
+
+    def stored(path, n, seed=0):
+        return TrainingSet(
+            *ps.simulate((np.zeros(1), np.ones(1)), np.sin, n, path=path, seed=seed, chunk_size=10, progress=False)
+        ).digest
+
+    before = stored(tmp_path / "a", 95)
+    assert before == stored(tmp_path / "b", 95)
+    assert stored(tmp_path / "a", 100) not in (before, stored(tmp_path / "c", 100, seed=1))
+    assert stored(tmp_path / "a", 95) == before  # of a shard that has more rows now
 
 
 def test_a_checkpoint_of_an_earlier_format_says_so(tmp_path):

@@ -408,5 +408,5 @@ def test_missing_or_foreign_json_is_a_sentence(tmp_path):
     with pytest.raises(InputError, match="There is no file"):
         Diagnostics.load(tmp_path)
     (tmp_path / "diagnostics.json").write_text("[1, 2]")
-    with pytest.raises(InputError, match="does not hold diagnostics"):
+    with pytest.raises(InputError, match="has format None"):
         Diagnostics.load(tmp_path)

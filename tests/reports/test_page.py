@@ -245,12 +245,16 @@ def test_an_ensemble_says_so(tmp_path):
             {**RUN.to_json(), "training": {"seed": 0, "recipe": {"class": "Recipe"}}},
             "'Recipe' cannot be built",
         ),
-        ("history.json", {"train": "nonsense"}, "history.json' cannot be used: A training history"),
+        ("history.json", {"train": "nonsense"}, "history.json' cannot be used: A training history is damaged"),
         ("history.json", {**HISTORY.to_json(), "stopped": "trouble"}, "history.json' cannot be used"),
         ("rounds.json", {"rounds": 3}, "list of rounds"),
         ("rounds.json", {"rounds": [3]}, "a round must be a JSON object"),
         ("rounds.json", {"rounds": [{"round": 1}]}, "'simulations' is missing"),
-        ("rounds.json", {"rounds": [{"round": 1, "simulations": 2, "proposal": [["x"]]}]}, "rows of numbers"),
+        (
+            "rounds.json",
+            {"rounds": [{"round": 1, "simulations": 2, "proposal": [["x"]]}]},
+            "'proposal.0.0' must be",
+        ),
     ],
 )
 def test_damaged_files_are_sentences(tmp_path, name, content, message):

@@ -20,7 +20,7 @@ SIZE = 5
 def chunk_of(store, n, chunk, seed=0, bad=0.0):
     """theta (rows, 2) and x (rows, 2, 3) of one chunk; a fraction ``bad`` of its rows is not finite."""
     rng = np.random.default_rng([seed, chunk])
-    rows = store.expected_rows(chunk, n)
+    rows = store.chunking.within(chunk, n)
     theta = rng.normal(size=(rows, 2)).astype(np.float32)
     x = rng.normal(size=(rows, 2, 3)).astype(np.float32)
     x[rng.random(rows) < bad, 1, 2] = np.nan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from propersbi.simulation.claims import claims_folder
 from propersbi.simulation.store import Store
 from propersbi.storage.files import read_json, write_json
 from propersbi.storage.locks import SILENCE, Owner
+from propersbi.storage.schema import read_value
 from propersbi.types import InputError
 
 __all__ = ["GroupStatus", "plan", "planned", "status"]
@@ -29,9 +29,8 @@ def planned(folder: Path) -> dict[str, int]:
     """How many rows each group of a run is to have, as far as it is known."""
     path = folder / "plan.json"
     content = read_json(path) if path.exists() else {}
-    if not (isinstance(content, dict) and all(type(n) is int and n > 0 for n in content.values())):
-        raise InputError(f"'{path}' is damaged: it must hold a number of rows for each group.")
-    return content
+    rows: dict[str, int] = read_value(dict[str, int], content, str(path), "rows")
+    return rows
 
 
 @dataclass(frozen=True)
@@ -89,17 +88,17 @@ def _order(group: str) -> tuple[bool, str]:
 
 
 def _group(store: Store, group: str, n: int | None) -> GroupStatus:
-    files = list((store.folder / group).glob("chunk-*.safetensors"))
-    written = [path.stat().st_mtime for path in files]
-    chunks = None if n is None else math.ceil(n / store.chunk_size)
-    finished = {path.name.removeprefix("chunk-").partition(".")[0] for path in files}
-    owners, lost = _claims(claims_folder(store.folder, group), finished)
-    recent = [moment for moment in written if time.time() - moment < RECENT]
+    written = {chunk: store.path(group, chunk).stat().st_mtime for chunk in store.finished(group)}
+    chunks = None if n is None else store.chunking.count(n)
+    owners, lost = _claims(claims_folder(store.folder, group), {f"{chunk:06d}" for chunk in written})
+    recent = [chunk for chunk in sorted(written, key=written.__getitem__) if time.time() - written[chunk] < RECENT]
     rate = None
     if len(recent) > 1:
-        rate = (len(recent) - 1) * store.chunk_size / max(time.time() - min(recent), 1e-3)
-    left = None if chunks is None or not rate else (chunks - len(files)) * store.chunk_size / rate
-    return GroupStatus(group, chunks, len(files), store.failures(group).total, rate, left, dict(owners), lost)
+        rate = sum(map(store.chunking.rows, recent[1:])) / max(time.time() - written[recent[0]], 1e-3)
+    left = None
+    if chunks is not None and rate:
+        left = sum(store.chunking.rows(chunk) for chunk in range(chunks) if chunk not in written) / rate
+    return GroupStatus(group, chunks, len(written), store.failures(group).total, rate, left, dict(owners), lost)
 
 
 def _claims(folder: Path, finished: set[str]) -> tuple[Counter[str], int]:

@@ -21,6 +21,7 @@ from propersbi.diagnostics.verdicts import EXIT_CODES, Measured, Verdict, judge,
 from propersbi.interchange import Groups, arviz_of
 from propersbi.storage.checks import to_path
 from propersbi.storage.files import read_bytes, read_json, write_bytes, write_json
+from propersbi.storage.schema import read_as
 from propersbi.storage.tables import aligned, html_table
 from propersbi.types import InputError
 from propersbi.typicality import Typicality
@@ -166,44 +167,51 @@ class Diagnostics:
         """Read what :meth:`save` wrote; never runs code that came with the files."""
         path = to_path("folder", folder) / "diagnostics.json"
         content = read_json(path)
-        try:
-            if content["format"] != FORMAT:
-                raise InputError(f"'{path}' has format {content['format']}; this version reads format {FORMAT}.")
-            arrays = _read_arrays(path.with_suffix(".npz"), content["arrays"])
-            result = cls(
-                parameter_names=tuple(str(name) for name in content["parameter_names"]),
-                event=_event(content["event"]),
-                n=int(content["n"]),
-                num_samples=int(content["num_samples"]),
-                parameters={key: np.array(content["parameters"][key], dtype=float) for key in METRICS},
-                scores={str(key): _loose(value) for key, value in content["scores"].items()},
-                arrays=arrays,
-                notes=tuple(str(note) for note in content["notes"]),
-                convergence=_convergence_from_json(content["convergence"]),
-                typicality=None if content["typicality"] is None else Typicality.from_json(content["typicality"]),
-            )
-        except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
-            raise InputError(f"'{path}' does not hold diagnostics: {type(error).__name__}: {error}.") from None
-        except ValueError as error:
-            raise error if isinstance(error, InputError) else InputError(f"'{path}' is broken: {error}.") from None
+        found = content.get("format") if isinstance(content, dict) else None
+        if found != FORMAT:
+            raise InputError(f"'{path}' has format {found!s:.20}; this version reads format {FORMAT}.")
+        saved = read_as(_Saved, content, str(path))
+        result = cls(
+            parameter_names=saved.parameter_names,
+            event=_event(saved.event),
+            n=saved.n,
+            num_samples=saved.num_samples,
+            parameters={key: np.array(values, dtype=float) for key, values in saved.parameters.items()},
+            scores={key: math.nan if value is None else value for key, value in saved.scores.items()},
+            arrays=_read_arrays(path.with_suffix(".npz"), saved.arrays),
+            notes=saved.notes,
+            convergence=saved.convergence,
+            typicality=None if saved.typicality is None else Typicality.from_json(saved.typicality),
+        )
         _check(result, path)
         return result
 
 
-def _event(sizes: Any) -> tuple[int, ...]:
+@dataclass(frozen=True)
+class _Saved:
+    """What ``diagnostics.json`` holds."""
+
+    format: int
+    overall: str
+    headline: str
+    parameter_names: tuple[str, ...]
+    event: tuple[int, ...]
+    n: int
+    num_samples: int
+    scores: dict[str, float | None]
+    parameters: dict[str, list[float | None]]
+    verdicts: list[Any]
+    notes: tuple[str, ...]
+    convergence: Convergence | None
+    typicality: dict[str, Any] | None
+    arrays: str
+
+
+def _event(event: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of one parameter; no larger than what can be held."""
-    event = tuple(int(size) for size in sizes)
     if not event or len(event) > MAX_AXES or min(event) < 1 or math.prod(event) > MAX_NUMBERS:
         raise InputError(f"'event' cannot be a shape: {event!s:.40}.")
     return event
-
-
-def _convergence_from_json(data: Any) -> Convergence | None:
-    if data is None:
-        return None
-    if not isinstance(data["converged"], bool) or not isinstance(data["sentence"], str):
-        raise InputError("'convergence' must say whether training had converged, and why.")
-    return Convergence(data["converged"], data["sentence"])
 
 
 def _read_arrays(path: Path, checksum: str) -> dict[str, np.ndarray]:
@@ -247,7 +255,7 @@ def _wrong_numbers(result: Diagnostics) -> Iterator[str]:
     """Counts, metrics and scores that are missing or not finite."""
     yield from (name for name, count in (("n", result.n), ("num_samples", result.num_samples)) if count < 1)
     for name in METRICS:
-        values = result.parameters[name]
+        values = result.parameters.get(name, np.empty(0))
         if values.shape != (len(result.parameter_names),) or not np.isfinite(values).all():
             yield name
     yield from (name for name in SCORES if not math.isfinite(result.scores.get(name, math.nan)))
@@ -256,10 +264,6 @@ def _wrong_numbers(result: Diagnostics) -> Iterator[str]:
 def _strict(value: float | None) -> float | None:
     """JSON has no word for not-a-number."""
     return None if value is None or not math.isfinite(value) else float(value)
-
-
-def _loose(value: float | None) -> float:
-    return math.nan if value is None else float(value)
 
 
 def _number(value: float | None) -> str:

@@ -5,7 +5,6 @@ A chunk is determined by the seed, the group and its number, never by the proces
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import zlib
@@ -19,6 +18,7 @@ import numpy as np
 from propersbi.layouts import Layout
 from propersbi.simulation.callers import Caller, Direct, RowError
 from propersbi.simulation.calls import Argument
+from propersbi.simulation.chunking import Chunking
 from propersbi.simulation.failures import (
     MAX_CHUNK_RECORDS,
     Failure,
@@ -112,7 +112,7 @@ class Job:
         style: How the simulator is called.
         n: The number of rows of all chunks.
         group: The name of the group.
-        chunk_size: The number of rows of a full chunk.
+        chunking: How rows are divided into chunks.
         half: Whether data are stored in half precision.
         store: Where chunks are written; without one they are returned.
         parameter_names: The names of the parameters, which are written with the first chunk.
@@ -122,7 +122,7 @@ class Job:
     style: Style
     n: int
     group: str
-    chunk_size: int
+    chunking: Chunking
     half: bool
     store: Store | None
     parameter_names: tuple[str, ...] | None = None
@@ -144,10 +144,10 @@ class Job:
 
     @property
     def chunks(self) -> int:
-        return math.ceil(self.n / self.chunk_size)
+        return self.chunking.count(self.n)
 
     def rows(self, chunk: int) -> int:
-        return min(self.chunk_size, self.n - chunk * self.chunk_size)
+        return self.chunking.within(chunk, self.n)
 
     def draw(self, chunk: int, count: int) -> Array:
         """Draws from the prior at the place of a chunk."""
@@ -278,7 +278,7 @@ class _Rows:
         source, theta = self.job.source, self.theta[row]
         if source.options.on_error == "raise":
             raise _failed(format_theta(theta), error.cause) from error.cause
-        number = self.place[1] * self.job.chunk_size + row
+        number = self.job.chunking.start(self.place[1]) + row
         self.failures.append(Failure.of(number, theta, error.cause, source.seed))
         if too_many(len(self.failures), row + 1, self.job.n, source.options.max_failed):
             Failures.of(self.failures).check(row + 1, self.job.n, source.options.max_failed)

@@ -18,6 +18,7 @@ import numpy as np
 
 from propersbi.simulation.calls import is_tensor, nearest
 from propersbi.storage.checks import list_of_names
+from propersbi.storage.schema import read_as
 from propersbi.types import Array, InputError
 
 __all__ = ["Failure", "Failures", "Options", "SimulationError", "describe", "find_options", "too_many"]
@@ -180,21 +181,29 @@ class Failures(Sequence[Failure]):
         return {"rows": list(self.rows), "records": records}
 
     @classmethod
-    def from_json(cls, content: Any, seed: int) -> Failures:
-        """What :meth:`to_json` wrote; a ``ValueError`` if it cannot be that."""
-        try:
-            records = tuple(
-                Failure(
-                    _row(entry["row"]),
-                    tuple(math.nan if v is None else float(v) for v in entry["theta"]),
-                    str(entry["message"]),
-                    seed,
-                )
-                for entry in content["records"]
-            )
-            return cls(records, tuple(_row(row) for row in content["rows"]))
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"it does not hold failures: {error}") from None
+    def from_json(cls, content: Any, seed: int, place: str) -> Failures:
+        """What :meth:`to_json` wrote."""
+        saved = read_as(_SavedFailures, content, place)
+        records = tuple(
+            Failure(one.row, tuple(math.nan if v is None else float(v) for v in one.theta), one.message, seed)
+            for one in saved.records
+        )
+        return cls(records, saved.rows)
+
+
+@dataclass(frozen=True)
+class _SavedFailure:
+    row: int
+    theta: list[float | None]
+    message: str
+
+
+@dataclass(frozen=True)
+class _SavedFailures:
+    """What the file of the failures of a chunk holds."""
+
+    rows: tuple[int, ...]
+    records: list[_SavedFailure]
 
 
 def too_many(failed: int, done: int, n: int, most: float) -> bool:
@@ -221,12 +230,6 @@ def describe(error: BaseException) -> str:
 
 def _kind(message: str) -> str:
     return re.sub(r"[-+]?\d[\d.e+-]*", "#", message)
-
-
-def _row(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"a row has the number {value!r:.20}")
-    return value
 
 
 def _is_number(value: Any) -> bool:

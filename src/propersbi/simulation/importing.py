@@ -6,13 +6,13 @@ Rows come in blocks of any length and are never all in memory: from arrays, also
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from propersbi.simulation.chunking import Chunking
 from propersbi.simulation.results import ResultError, as_floats, stored
 from propersbi.simulation.store import Store
 from propersbi.types import InputError
@@ -52,7 +52,7 @@ def import_rows(
     store.mark_imported(group)
     names = {"parameter_names": parameter_names, "x_names": x_names}
     count = 0
-    for number, (theta, x) in enumerate(_chunks(_sliced(blocks, start, stop), store.chunk_size)):
+    for number, (theta, x) in enumerate(_chunks(_sliced(blocks, start, stop), store.chunking)):
         if not store.has(group, number, len(theta)):
             store.write(group, number, stored(theta), stored(x), names=names)
         count += len(theta)
@@ -82,18 +82,22 @@ def _rows(values: Any, name: str) -> np.ndarray:
     return rows[:, None] if rows.ndim == 1 else rows
 
 
-def _chunks(blocks: Iterable[tuple[np.ndarray, np.ndarray]], size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The same rows in chunks of this size; the last one may be shorter."""
+def _chunks(
+    blocks: Iterable[tuple[np.ndarray, np.ndarray]], chunking: Chunking
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The same rows in chunks; the last one may be shorter."""
     parts: list[tuple[np.ndarray, np.ndarray]] = []
-    held = 0
+    number = held = 0
     for theta, x in blocks:
         parts, held = [*parts, (theta, x)], held + len(theta)
-        if held >= size:
+        if held >= chunking.rows(number):
             all_theta, all_x = _joined(parts)
-            full = held - held % size
-            for at in range(0, full, size):
-                yield all_theta[at : at + size], all_x[at : at + size]
-            parts, held = [(all_theta[full:], all_x[full:])], held - full
+            at = 0
+            while held - at >= chunking.rows(number):
+                end = at + chunking.rows(number)
+                yield all_theta[at:end], all_x[at:end]
+                at, number = end, number + 1
+            parts, held = [(all_theta[at:], all_x[at:])], held - at
     if held:
         yield _joined(parts)
 
@@ -133,7 +137,7 @@ def read_blocks(sources: Sequence[str | Path], parameters: Sequence[str] | None 
 def _load(path: Path) -> Any:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+    except Exception as error:  # the parser of headers has errors of its own
         raise InputError(f"'{path}' cannot be read as an array: {error!s:.120}.") from None
 
 
@@ -141,7 +145,7 @@ def _load_pair(path: Path) -> Block:
     try:
         with np.load(path, allow_pickle=False) as content:
             return content["theta"], content["x"]
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except Exception as error:  # archives break in many ways: zlib, lzma and the parser of headers have their own
         raise InputError(f"'{path}' must hold arrays 'theta' and 'x': {error!s:.120}.") from None
 
 

@@ -7,20 +7,21 @@ chunk is written, and nothing changes afterwards.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from propersbi.layouts import Layout as Parts
-from propersbi.simulation.shards import MAX_AXES, Layout
-from propersbi.storage.checks import check_whole
+from propersbi.simulation.shards import MAX_AXES
 from propersbi.storage.files import checksum_of_json, read_json, write_json
+from propersbi.storage.schema import read_as
 from propersbi.types import InputError
 
-__all__ = ["create_manifest", "manifest_path", "read_manifest", "write_manifest"]
+__all__ = ["SETTINGS", "create_manifest", "manifest_path", "read_manifest", "write_manifest"]
 
 VERSION = 2  # of the format; the first one had no checksums
-MAX_NUMBER = 2**63  # of whole numbers in a manifest
-ENTRIES = {"version", "seed", "chunk_size", "theta", "x", "parameter_names", "x_names", "parts"}
+SETTINGS = {"version", "seed", "chunk_size", "growing"}
 
 
 def manifest_path(folder: str | Path) -> Path:
@@ -28,9 +29,10 @@ def manifest_path(folder: str | Path) -> Path:
     return Path(folder) / "manifest.json"
 
 
-def create_manifest(folder: str | Path, seed: int, chunk_size: int) -> None:
+def create_manifest(folder: str | Path, seed: int, chunk_size: int, *, growing: bool = False) -> None:
     """Create a manifest unless another process already has."""
     content = {"version": VERSION, "seed": seed, "chunk_size": chunk_size, "theta": None, "x": None}
+    content |= {"growing": True} if growing else {}
     write_json(manifest_path(folder), {**content, "checksum": checksum_of_json(content)}, replace=False)
 
 
@@ -49,37 +51,54 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     checksum = content.pop("checksum", None)
     if version == VERSION and checksum != checksum_of_json(content):
         raise InputError(f"'{path}' was changed after it was written: its checksum does not fit.")
-    try:
-        _check(content)
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"'{path}' is damaged ({error!s:.120}).") from None
+    read_as(_Manifest, content, str(path)).check(str(path))
     return dict(content)
 
 
-def _check(content: dict[str, Any]) -> None:
-    check_whole("seed", content["seed"], 0)
-    check_whole("chunk_size", content["chunk_size"], 1)
-    if not set(content) <= ENTRIES:
-        raise ValueError(f"it has an unknown entry '{sorted(set(content) - ENTRIES)[0]:.40}'")
-    for name in ("theta", "x"):
-        if content[name] is not None:
-            _check_layout(content[name])
-    parts, x = content.get("parts"), content["x"]
-    if parts is not None and (x is None or list(Parts.from_json(parts).packed_shape) != x["shape"]):
-        raise ValueError(f"its parts are {parts!r:.40}")
-    for key, of in (("parameter_names", "theta"), ("x_names", "x")):
-        names, layout = content.get(key), content[of]
-        if names is None:
-            continue
-        if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
-            raise ValueError(f"'{key}' are {names!r:.40}")
-        if layout is None or len(names) != math.prod(layout["shape"]):
-            raise ValueError(f"it has {len(names)} '{key}' for {layout!r:.40}")
+@dataclass(frozen=True)
+class _Rows:
+    """The layout of rows; see :data:`propersbi.simulation.shards.Layout`."""
+
+    shape: list[int]
+    dtype: str
+    nan: bool = True
+
+    def fits(self) -> bool:
+        known = self.nan and self.dtype in ("float16", "float32", "float64")
+        return known and len(self.shape) < MAX_AXES and min(self.shape, default=1) > 0
 
 
-def _check_layout(layout: Layout) -> None:
-    shape = layout["shape"]
-    sizes = isinstance(shape, list) and all(type(size) is int and 0 < size < MAX_NUMBER for size in shape)
-    known = set(layout) <= {"shape", "dtype", "nan"} and layout.get("nan", True) is True
-    if not (known and sizes and len(shape) < MAX_AXES and layout["dtype"] in ("float16", "float32", "float64")):
-        raise ValueError(f"a layout is {layout!r:.80}")
+@dataclass(frozen=True)
+class _Manifest:
+    """What a manifest holds, besides its checksum."""
+
+    version: int
+    seed: int
+    chunk_size: int
+    theta: _Rows | None
+    x: _Rows | None
+    growing: bool = True
+    parameter_names: list[str] | None = None
+    x_names: list[str] | None = None
+    parts: list[Any] | None = None
+
+    def check(self, place: str) -> None:
+        """Refuse entries that do not fit one another."""
+        for name, wrong in self.wrong():
+            if wrong:
+                raise InputError(f"'{place}' is damaged: its '{name}' does not fit.")
+
+    def wrong(self) -> Iterator[tuple[str, bool]]:
+        yield "chunk_size", self.chunk_size < 1
+        yield "growing", not self.growing
+        for name, names, rows in (("theta", self.parameter_names, self.theta), ("x", self.x_names, self.x)):
+            yield name, rows is not None and not rows.fits()
+            yield f"names of {name}", names is not None and (rows is None or len(names) != math.prod(rows.shape))
+        yield "parts", self.parts is not None and (self.x is None or _shape_of(self.parts) != self.x.shape)
+
+
+def _shape_of(parts: list[Any]) -> list[int] | None:
+    try:
+        return list(Parts.from_json(parts).packed_shape)
+    except ValueError:
+        return None

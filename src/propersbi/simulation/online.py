@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from propersbi.simulation.chunking import Chunking
 from propersbi.simulation.chunks import Chunk, Job
 from propersbi.simulation.dispatch import compute
 from propersbi.simulation.failures import SimulationError
@@ -126,4 +127,4 @@ def fresh_batches(
     """
     source = find_source(prior, simulator, seed, {**(options or {}), "max_failed": 1.0}, progress=False)
     style = source.find_style(batched)
-    return FreshBatches(Job(source, style, size * 2**31, GROUP, size, False, None), workers)
+    return FreshBatches(Job(source, style, size * 2**31, GROUP, Chunking(size), False, None), workers)

@@ -139,7 +139,10 @@ def _sample_uniform(prior: Any, n: int, rng: np.random.Generator) -> Array:
 
 def _sample_function(prior: Any, n: int, rng: np.random.Generator) -> Array:
     """One draw at a time."""
-    rows = [prior(rng) for _ in range(n)]
+    try:
+        rows = [prior(rng) for _ in range(n)]
+    except TypeError as error:
+        raise InputError(f"The prior {prior!r:.80} cannot be called with a random generator: {error}.") from error
     if all(map(is_tensor, rows)):
         return sys.modules["torch"].stack(rows)
     try:

@@ -252,7 +252,7 @@ class _Columns:
             raise InputError(f"{name} has rows of shapes {column.shape[1:]} and {rows.shape[1:]}.")
         if rows.dtype.itemsize > column.dtype.itemsize:
             column = column.astype(rows.dtype)
-        column[chunk * self._job.chunk_size :][: len(rows)] = rows
+        column[self._job.chunking.start(chunk) :][: len(rows)] = rows
         return column
 
     def finish(self, failures: Failures) -> tuple[np.ndarray, np.ndarray]:

@@ -110,6 +110,12 @@ class Shard:
             self._verify(name, column)
         return column
 
+    def checksum_of(self, name: str) -> str | None:
+        """The checksum of the used rows of a column; ``None`` in a store of the first version."""
+        if self.checksums is None or self.rows == self.tensors[name].shape[0]:
+            return None if self.checksums is None else self.checksums[name]
+        return checksum(name, self.map(name, verify=True)[: self.rows])
+
     def _verify(self, name: str, column: np.ndarray) -> None:
         if self.checksums is not None and self.checksums[name] != checksum(name, column):
             raise _damaged(self.path, f"the checksum of its {name} does not fit")

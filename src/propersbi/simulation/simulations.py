@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from propersbi.simulation.calls import Argument, named_arguments, required_arguments
+from propersbi.simulation.chunking import BLOCK, LARGEST, Chunking
 from propersbi.simulation.chunks import Job, Source
 from propersbi.simulation.executors import Joblib
 from propersbi.simulation.failures import Failure, Failures, SimulationError, find_options
@@ -28,8 +29,6 @@ from propersbi.simulation.styles import Style
 from propersbi.types import Executor, InputError, Prior, Simulator
 
 __all__ = ["Failure", "Failures", "SimulationError", "Simulations", "find_source", "simulate"]
-
-CHUNKS, MAX_CHUNK_SIZE = 100, 1000  # unless a chunk size is given
 
 
 def simulate(
@@ -68,7 +67,8 @@ def simulate(
             prior and the data of a few are kept, so that another prior or simulator is refused. Damaged files are set
             aside, and their rows simulated again.
         group: A name such as ``"train"``, ``"test"`` or ``"round-1"``; each group has its own random streams.
-        chunk_size: The number of rows computed and written at once; a hundredth of ``n`` by default, at most 1000.
+        chunk_size: The number of rows computed and written at once; by default a hundredth of ``n``, at most 1000, and
+            more as a store is extended.
         executor: Where chunks are computed, instead of ``workers``.
         workers: The number of processes; ``None`` uses all cores. They are started if the simulations take longer than
             their start.
@@ -95,8 +95,11 @@ def simulate(
         raise InputError(f"Give either 'executor' or 'workers', not both, got an executor and {workers} workers.")
     pool = Joblib(workers)
     size = check_whole("chunk_size", _default_chunk_size(n, path) if chunk_size is None else chunk_size, 1)
-    store = None if path is None else Store.create_or_open(path, seed=seed, chunk_size=size)
-    job = Job(source, Style(batched is not False, None, source.arguments), n, group, size, half, store, names)
+    chunking, store = Chunking(size), None
+    if path is not None:
+        store = Store.create_or_open(path, seed=seed, chunk_size=size, growing=chunk_size is None)
+        chunking = store.chunking
+    job = Job(source, Style(batched is not False, None, source.arguments), n, group, chunking, half, store, names)
     with _processes(source, pool) as source:
         run = Run(replace(job, source=source), pool, executor)
         simulations = run.in_memory(batched) if store is None else run.on_disk(store, batched, force=given.force)
@@ -168,7 +171,7 @@ def _default_chunk_size(n: int, path: str | Path | None) -> int:
     """The chunk size of an existing store, or that of about a hundred chunks."""
     if path is not None and Store.exists(path):
         return Store.open(path).chunk_size
-    return max(1, min(MAX_CHUNK_SIZE, math.ceil(n / CHUNKS)))
+    return max(1, min(LARGEST, math.ceil(n / BLOCK)))
 
 
 def _warn_of_invalid_rows(invalid: int, failures: Failures, n: int) -> None:

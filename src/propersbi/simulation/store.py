@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +29,9 @@ from typing import Any
 import numpy as np
 
 from propersbi.layouts import Layout as Parts
+from propersbi.simulation.chunking import Chunking
 from propersbi.simulation.failures import Failures
-from propersbi.simulation.manifest import create_manifest, manifest_path, read_manifest, write_manifest
+from propersbi.simulation.manifest import SETTINGS, create_manifest, manifest_path, read_manifest, write_manifest
 from propersbi.simulation.shards import Layout, Shard, describe, encode_shard, layout_of, same_layout
 from propersbi.simulation.stored_rows import StoredRows
 from propersbi.storage.checks import check_whole, to_path
@@ -52,6 +52,7 @@ class Store:
         folder: The path of the folder.
         seed: The seed of all chunks.
         chunk_size: The number of rows in a full chunk.
+        growing: Whether that doubles after every hundred chunks, up to 1000 rows.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -68,6 +69,7 @@ class Store:
     folder: Path
     seed: int
     chunk_size: int
+    growing: bool = False
 
     @classmethod
     def exists(cls, folder: str | Path) -> bool:
@@ -79,17 +81,20 @@ class Store:
         """The store in ``folder``, with its own seed and chunk size."""
         content = read_manifest(folder)
         # An absolute path, since workers may have another working directory.
-        return cls(Path(folder).absolute(), content["seed"], content["chunk_size"])
+        return cls(Path(folder).absolute(), content["seed"], content["chunk_size"], "growing" in content)
 
     @classmethod
-    def create_or_open(cls, folder: str | Path, *, seed: int, chunk_size: int) -> Store:
-        """The store in ``folder``, created if there is none; an existing one must have this seed and chunk size."""
+    def create_or_open(cls, folder: str | Path, *, seed: int, chunk_size: int, growing: bool = False) -> Store:
+        """The store in ``folder``, created if there is none; an existing one must have this seed and chunk size.
+
+        Chunks of a new store may be ``growing``: twice as large after every hundred, up to 1000 rows.
+        """
         folder = to_path("path", folder)
         settings = {"seed": check_whole("seed", seed, 0), "chunk_size": check_whole("chunk_size", chunk_size, 1)}
         try:
             orphan = next(Path(folder).glob("*/chunk-*.safetensors"), None)  # first, as the manifest precedes shards
             if not cls.exists(folder) and orphan is None:
-                create_manifest(folder, **settings)
+                create_manifest(folder, **settings, growing=growing)
         except OSError as error:
             raise InputError(f"Simulations cannot be stored in '{folder}': {error}.") from error
         store = cls.open(folder)
@@ -100,18 +105,19 @@ class Store:
                 raise InputError(f"The simulations in '{folder}' have {name} {actual}, not {settings[name]}.")
         return store
 
-    def expected_rows(self, chunk: int, n: int) -> int:
-        """The number of rows of this chunk among the first ``n``; the last chunk may be partial."""
-        return max(0, min(self.chunk_size, n - chunk * self.chunk_size))
+    @property
+    def chunking(self) -> Chunking:
+        """How rows are divided into chunks."""
+        return Chunking(self.chunk_size, self.growing)
 
     def has(self, group: str, chunk: int, rows: int) -> bool:
         """Whether the chunk is finished, with at least ``rows`` rows."""
-        path = self._path(group, chunk)
+        path = self.path(group, chunk)
         return path.exists() and Shard.read(path).rows >= rows
 
     def is_begun(self, group: str) -> bool:
         """Whether a chunk of the group is finished."""
-        return bool(self._finished(group))
+        return bool(self.finished(group))
 
     def is_imported(self, group: str) -> bool:
         """Whether the rows of a group were imported, and not simulated here."""
@@ -146,8 +152,8 @@ class Store:
     def set_aside_damaged(self, group: str, n: int) -> list[Path]:
         """Rename the damaged shards among the first ``n`` rows, so that they are simulated again; their paths."""
         layout, damaged = read_manifest(self.folder), []
-        for chunk in range(min(math.ceil(n / self.chunk_size), 1 + max(self._finished(group), default=-1))):
-            path = self._path(group, chunk)
+        for chunk in range(min(self.chunking.count(n), 1 + max(self.finished(group), default=-1))):
+            path = self.path(group, chunk)
             if not path.exists():
                 continue
             try:
@@ -159,8 +165,8 @@ class Store:
 
     def missing(self, group: str, n: int) -> list[int]:
         """The unfinished chunks among the first ``n`` rows; chunks with too few rows count, so ``n`` can grow."""
-        chunks, finished = range(math.ceil(n / self.chunk_size)), set(self._finished(group))
-        done = {chunk for chunk in finished if self.has(group, chunk, self.expected_rows(chunk, n))}
+        chunks, finished = range(self.chunking.count(n)), set(self.finished(group))
+        done = {chunk for chunk in finished if self.has(group, chunk, self.chunking.within(chunk, n))}
         return [chunk for chunk in chunks if chunk not in done]
 
     def write(
@@ -179,8 +185,9 @@ class Store:
 
         Rows that are not finite are not valid; with ``nan``, NaN in ``x`` is data. ``parts`` are those of the data.
         """
-        if not 0 < len(theta) == len(x) <= self.chunk_size:
-            raise InputError(f"A chunk has 1 to {self.chunk_size} rows, got {len(theta)} of theta and {len(x)} of x.")
+        most = self.chunking.rows(chunk)
+        if not 0 < len(theta) == len(x) <= most:
+            raise InputError(f"A chunk has 1 to {most} rows, got {len(theta)} of theta and {len(x)} of x.")
         names = {**(names or {}), "parts": None if parts is None else parts.to_json()}
         self._check_layout(names, theta=layout_of(theta), x={**layout_of(x), **({"nan": True} if nan else {})})
         records = json.dumps(failures.to_json()).encode() if failures is not None and failures.total else None
@@ -189,7 +196,7 @@ class Store:
             write_bytes(self._failures_path(group, chunk), records)
         else:
             self._failures_path(group, chunk).unlink(missing_ok=True)  # of an attempt that was cut off
-        write_bytes(self._path(group, chunk), content)
+        write_bytes(self.path(group, chunk), content)
 
     @property
     def x_shape(self) -> tuple[int, ...] | None:
@@ -210,41 +217,39 @@ class Store:
     def failures(self, group: str, n: int | None = None, *, chunks: Iterable[int] | None = None) -> Failures:
         """The rows that failed among the first ``n``, in all finished chunks or in these."""
         found: list[Failures] = []
-        for chunk in self._finished(group) if chunks is None else chunks:
-            path, shard = self._failures_path(group, chunk), Shard.read(self._path(group, chunk))
+        for chunk in self.finished(group) if chunks is None else chunks:
+            path, shard = self._failures_path(group, chunk), Shard.read(self.path(group, chunk))
             self._check_failures(shard, group, chunk)
             if not path.exists():
                 continue
-            try:
-                failures = Failures.from_json(read_json(path), self.seed)
-            except ValueError as error:
-                raise InputError(f"'{path}' is damaged ({error!s:.120}): delete it and its chunk.") from None
-            end = chunk * self.chunk_size + shard.rows
+            failures = Failures.from_json(read_json(path), self.seed, str(path))
+            end = self.chunking.start(chunk) + shard.rows
             found.append(failures.before(end if n is None else min(n, end)))
         return Failures.join(found)
 
     def rows(self, group: str, n: int | None = None) -> tuple[StoredRows, StoredRows]:
         """``theta`` and ``x`` of the first ``n`` rows, or of all finished ones, without rows that are not finite."""
-        finished = self._finished(group)
-        chunks = finished if n is None else range(math.ceil(n / self.chunk_size))
+        finished = self.finished(group)
+        chunks = finished if n is None else range(self.chunking.count(n))
         absent = len(chunks) - len([chunk for chunk in finished if chunk in chunks])  # counted: a file may ask for 10^9
         absent = absent or (0 if n is None else len(self.missing(group, n)))
         if absent or not chunks:
             number = absent or "all"
             raise InputError(f"Group '{group}' in '{self.folder}' is incomplete: {number} of its chunks are missing.")
         layout = read_manifest(self.folder)
-        shards = [Shard.read(self._path(group, chunk), layout) for chunk in chunks]
+        shards = [Shard.read(self.path(group, chunk), layout) for chunk in chunks]
         if n is not None:  # the last shard may have more rows, if more were simulated before
-            shards[-1] = replace(shards[-1], rows=self.expected_rows(chunks[-1], n))
+            shards[-1] = replace(shards[-1], rows=self.chunking.within(chunks[-1], n))
         valid = [shard.valid_rows() for shard in shards]
         parts = None if layout.get("parts") is None else Parts.from_json(layout["parts"])
         return StoredRows("theta", shards, valid), StoredRows("x", shards, valid, parts)
 
-    def _path(self, group: str, chunk: int) -> Path:
+    def path(self, group: str, chunk: int) -> Path:
+        """Where the shard of a chunk is."""
         return self.folder / check_group(group) / f"chunk-{chunk:06d}.safetensors"
 
     def _failures_path(self, group: str, chunk: int) -> Path:
-        return self._path(group, chunk).with_suffix(".failures.json")
+        return self.path(group, chunk).with_suffix(".failures.json")
 
     def _check_failures(self, shard: Shard, group: str, chunk: int) -> None:
         """Refuse failures that are not those that were written with the shard."""
@@ -259,7 +264,8 @@ class Store:
         names = read_manifest(self.folder).get(key)
         return None if names is None else tuple(names)
 
-    def _finished(self, group: str) -> list[int]:
+    def finished(self, group: str) -> list[int]:
+        """The numbers of the chunks that are finished."""
         names = [path.name for path in (self.folder / check_group(group)).glob("*")]
         matches = [re.fullmatch(r"chunk-(\d{6,})\.safetensors", name) for name in names]
         return sorted(int(match[1]) for match in matches if match)
@@ -279,7 +285,7 @@ class Store:
                 raise InputError(f"{name} has {describe(new)}, but '{self.folder}' has {old}: delete it to start anew.")
         given = {key: list(values) for key, values in names.items() if values is not None}
         if content["theta"] is None:
-            settings = {key: content[key] for key in ("version", "seed", "chunk_size")}
+            settings = {key: value for key, value in content.items() if key in SETTINGS}
             write_manifest(self.folder, {**settings, **layout, **given})
         elif given.get("x_names") != content.get("x_names") and given.get("x_names") is not None:
             raise InputError(f"x has the names {given['x_names']}, but '{self.folder}' has {content.get('x_names')}.")

@@ -6,6 +6,7 @@ descriptor; small columns of shards are read as a whole. Each is verified by its
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from typing import Any
 
@@ -77,6 +78,11 @@ class StoredRows:
             index = np.flatnonzero(index)
         flat = index.ravel().astype(np.int64)
         return self._take(np.where(flat < 0, flat + len(self), flat)).reshape(index.shape + self.shape[1:])
+
+    def checksum(self) -> str | None:
+        """The SHA-256 of the checksums that shards record of their used rows; ``None`` if some have none."""
+        found = [shard.checksum_of(name) for shard in self._shards for name in (self._name, "valid")]
+        return None if None in found else hashlib.sha256(" ".join(map(str, found)).encode()).hexdigest()
 
     def _take(self, index: np.ndarray) -> np.ndarray:
         """Rows by index; each shard is read once."""

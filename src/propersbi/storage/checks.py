@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -11,7 +12,16 @@ from typing import Any
 
 from propersbi.types import InputError
 
-__all__ = ["check_number", "check_seed", "check_whole", "checked_names", "is_number", "list_of_names", "to_path"]
+__all__ = [
+    "check_number",
+    "check_numbers",
+    "check_seed",
+    "check_whole",
+    "checked_names",
+    "is_number",
+    "list_of_names",
+    "to_path",
+]
 
 MAX_WHOLE = 2**63 - 1
 
@@ -22,7 +32,8 @@ def is_number(value: Any) -> bool:
     >>> is_number(1.5), is_number(True), is_number("1"), is_number(math.nan)
     (True, False, False, False)
     """
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.inf
+    return bool(abs(number) <= sys.float_info.max)
 
 
 def check_number(name: str, value: Any, wanted: str, low: float = -math.inf, high: float = math.inf) -> None:
@@ -34,6 +45,24 @@ def check_number(name: str, value: Any, wanted: str, low: float = -math.inf, hig
     """
     if not (is_number(value) and low < value < high):
         raise InputError(f"'{name}' must {wanted}, got {value!s:.80}.")
+
+
+def check_numbers(
+    name: str, values: Any, wanted: str, low: float = -math.inf, high: float = math.inf
+) -> tuple[float, ...]:
+    """Several numbers as a tuple, each strictly between ``low`` and ``high``; ``wanted`` says so in words.
+
+    >>> check_numbers("factors", 3, "hold positive numbers", 0)
+    Traceback (most recent call last):
+    propersbi.types.InputError: 'factors' must hold positive numbers, got 3.
+    """
+    try:
+        found = () if isinstance(values, str | bytes) else tuple(values)
+    except TypeError:
+        found = ()
+    if not found or not all(is_number(value) and low < value < high for value in found):
+        raise InputError(f"'{name}' must {wanted}, got {values!r:.80}.")
+    return found
 
 
 def check_whole(name: str, value: Any, least: int) -> int:

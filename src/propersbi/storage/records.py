@@ -1,19 +1,17 @@
 """What the steps of a run tell one another: frozen records, checked when they are read from ``run.json``.
 
-A record is a JSON object with the names of its fields. A damaged file is an :class:`~propersbi.types.InputError`, one
-sentence that names the entry.
+A record is a JSON object with the names of its fields, which are its schema (:mod:`propersbi.storage.schema`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 from propersbi.storage.files import read_json, write_json
+from propersbi.storage.schema import read_as
 from propersbi.types import InputError
 
 __all__ = [
@@ -28,7 +26,6 @@ __all__ = [
 ]
 
 FORMAT = 2
-Record = TypeVar("Record")
 Curve = list[list[float]]
 
 
@@ -138,7 +135,7 @@ class RunRecord:
             raise InputError(f"'{place}' must hold a JSON object, got {type(data).__name__}.")
         if data.get("format") != FORMAT:
             raise InputError(f"'{place}' has format {data.get('format')}; this version reads format {FORMAT}.")
-        return _record(cls, {key: value for key, value in data.items() if key != "format"}, place)
+        return read_as(cls, {key: value for key, value in data.items() if key != "format"}, place)
 
     @classmethod
     def load(cls, folder: Path) -> RunRecord:
@@ -191,7 +188,7 @@ class RoundRecord:
             raise InputError(f"'{place}' is damaged: a round must be a JSON object, got {type(data).__name__}.")
         names = {part.name for part in fields(cls)} - {"facts"}
         facts = {key: value for key, value in data.items() if key not in names}
-        return _record(cls, {**{key: data[key] for key in data if key in names}, "facts": facts}, place)
+        return read_as(cls, {**{key: data[key] for key in data if key in names}, "facts": facts}, place)
 
 
 @dataclass(frozen=True)
@@ -212,53 +209,3 @@ def read_rounds(folder: Path) -> SequentialRecord | None:
         raise InputError(f"'{path}' is damaged: it must hold an object with a list of rounds.")
     rounds = tuple(RoundRecord.from_json(part, str(path)) for part in data["rounds"])
     return SequentialRecord(str(data.get("correction", "")), rounds)
-
-
-def _record(cls: type[Record], data: Mapping[str, Any], place: str, prefix: str = "") -> Record:
-    """An object of a dataclass from the entries of ``data``, each checked against the type of its field."""
-    hints = get_type_hints(cls)
-    unknown = sorted(set(data) - set(hints))
-    if unknown:
-        raise InputError(f"'{place}' is damaged: it has an unknown entry '{prefix}{unknown[0]}'.")
-    given = {key: _checked(hints[key], value, place, prefix + key) for key, value in data.items()}
-    missing = [part.name for part in fields(cls) if _is_required(part) and part.name not in given]  # type: ignore[arg-type]
-    if missing:
-        raise InputError(f"'{place}' is damaged: '{prefix}{missing[0]}' is missing.")
-    return cls(**given)
-
-
-def _is_required(part: Field[Any]) -> bool:
-    return part.default is MISSING and part.default_factory is MISSING
-
-
-def _checked(kind: Any, value: Any, place: str, name: str) -> Any:
-    """The value, if it is of its kind: a number, text, an object, a record or a table of numbers."""
-    if get_origin(kind) is UnionType:
-        if value is None:
-            return None
-        kind = next(part for part in get_args(kind) if part is not type(None))
-    if is_dataclass(kind) and isinstance(kind, type):
-        if not isinstance(value, Mapping):
-            raise InputError(f"'{place}' is damaged: '{name}' must be an object, got {value!r:.40}.")
-        return _record(kind, value, place, f"{name}.")
-    what, right = _KINDS[get_origin(kind) or kind]
-    if not right(value):
-        raise InputError(f"'{place}' is damaged: '{name}' must be {what}, got {value!r:.40}.")
-    return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(row, list) and all(map(_is_number, row)) for row in value)
-
-
-_KINDS: Mapping[Any, tuple[str, Any]] = {
-    int: ("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0),
-    float: ("a finite number", _is_number),
-    str: ("text", lambda value: isinstance(value, str)),
-    list: ("rows of numbers", _is_table),
-    Mapping: ("an object", lambda value: isinstance(value, Mapping)),
-}

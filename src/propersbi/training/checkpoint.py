@@ -45,20 +45,20 @@ def config_identity(config: TrainConfig) -> dict[str, Any]:
     return {name: encode(getattr(config, name)) for name in names}
 
 
-def digest(arrays: Iterable[Tensor | np.ndarray | None]) -> str:
+def digest(parts: Iterable[Tensor | np.ndarray | str | None]) -> str:
     """A short name for the content of some arrays.
 
     >>> digest([np.zeros(3)]) == digest([np.zeros(3)]), digest([np.zeros(3)]) == digest([np.ones(3)])
     (True, False)
     """
     content = hashlib.sha256()
-    for array in arrays:
-        if array is None:
-            content.update(b"none")
+    for part in parts:
+        if part is None or isinstance(part, str):
+            content.update((part or "none").encode())
             continue
-        values = array.detach().cpu().numpy() if isinstance(array, Tensor) else array
+        values = np.ascontiguousarray(part.detach().cpu().numpy() if isinstance(part, Tensor) else part)
         content.update(f"{values.dtype}{values.shape}".encode())
-        content.update(np.ascontiguousarray(values).tobytes())
+        content.update(values.reshape(-1).view(np.uint8).data)
     return content.hexdigest()[:16]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
+from propersbi.storage.schema import read_as
 from propersbi.types import InputError
 
 __all__ = ["History", "StopReason"]
@@ -126,26 +126,16 @@ class History:
     @classmethod
     def from_json(cls, data: Any) -> History:
         """From what :meth:`to_json` gave; anything else is an :class:`InputError`."""
-        names = {entry.name for entry in fields(cls)}
-        if not isinstance(data, dict) or not names - {"settled"} <= set(data) <= names:
-            raise InputError("A training history has missing or unknown entries.")
-        try:
-            history = cls(**{**data, "stopped": None if data["stopped"] is None else StopReason(data["stopped"])})
-            history._check()
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise InputError(f"A training history is damaged: {str(error)[:200]}.") from None
-        return history
-
-    def _check(self) -> None:
+        missing = sorted(
+            {entry.name for entry in fields(cls)} - {"settled"} - set(data if isinstance(data, dict) else ())
+        )
+        if missing:
+            raise InputError(f"A training history is damaged: '{missing[0]}' is missing.")
+        history = read_as(cls, data, "training history")
         for name, keys in (("train", ("loss",)), ("validation", ("score", "excess")), ("learning_rate", ("value",))):
-            curve = getattr(self, name)
+            curve = getattr(history, name)
             if set(curve) != {"step", *keys} or len({len(column) for column in curve.values()}) != 1:
-                raise ValueError(f"the curve '{name}' is incomplete")
-        columns = [*self.train.values(), *self.validation.values(), *self.learning_rate.values()]
-        numbers = [*(value for column in columns for value in column), self.kept_step, self.seconds, self.steps]
-        if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
-            raise ValueError("it holds entries that are not finite numbers")
-        if not isinstance(self.steps, int) or self.steps < 0 or not isinstance(self.kept_step, int):
-            raise ValueError("its steps are not whole numbers")
-        if self.settled is not None and not (isinstance(self.settled, int) and 0 <= self.settled <= self.steps):
-            raise ValueError("the step at which it settled is not one of its steps")
+                raise InputError(f"A training history is damaged: the curve '{name}' is incomplete.")
+        if history.settled is not None and history.settled > history.steps:
+            raise InputError("A training history is damaged: it settled after its last step.")
+        return history

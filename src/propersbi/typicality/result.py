@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
+from propersbi.storage.schema import read_as
 from propersbi.types import InputError
 
 __all__ = ["UNLIKE", "Deviation", "Typicality", "UnlikeSimulations"]
@@ -76,14 +76,7 @@ class Typicality(NamedTuple):
     @classmethod
     def from_json(cls, data: Any) -> Typicality:
         """From what :meth:`to_json` gave; anything else is an :class:`InputError`."""
-        try:
-            parts = [
-                Deviation(str(p["name"]), tuple(map(int, p["place"])), float(p["deviation"]), bool(p["given_others"]))
-                for p in data["deviant"]
-            ]
-            p_value = float(data["p_value"])
-        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-            raise InputError(f"The typicality of an observation is damaged: {error}.") from None
-        if not (0 <= p_value <= 1 and all(math.isfinite(part.deviation) for part in parts)):
-            raise InputError("A typicality has a p-value between 0 and 1 and finite deviations.")
-        return cls(p_value, tuple(parts))
+        found = read_as(cls, data, "typicality")
+        if not 0 <= found.p_value <= 1:
+            raise InputError(f"A typicality has a p-value between 0 and 1, got {found.p_value}.")
+        return found
