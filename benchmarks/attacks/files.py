@@ -9,11 +9,8 @@ import hashlib
 import json
 import random
 import shutil
-import signal
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +20,11 @@ import torch
 
 import propersbi as ps
 from benchmarks.attacks.mutations import damage_bytes, damage_json, damage_safetensors
+from benchmarks.attacks.outcome import Outcome, limited
 from propersbi.app.observed import read_observation
+from propersbi.app.status import status
 from propersbi.diagnostics import Diagnostics
+from propersbi.simulation.importing import read_blocks
 from propersbi.simulation.store import Store
 from propersbi.storage.files import checksum_of_json, read_json
 from propersbi.storage.records import RunRecord, read_rounds
@@ -32,48 +32,17 @@ from propersbi.training.checkpoint import MAGIC
 from propersbi.training.history import History
 from propersbi.types import MAX_MESSAGE, InputError
 
-__all__ = ["Outcome", "attack_files", "limited", "make_files"]
+__all__ = ["TARGETS", "attack_files", "make_files"]
 
 LONGEST = 20  # seconds after which a reader hangs
+PRIOR = [torch.distributions.Normal(0.0, 1.0), torch.distributions.Uniform(0.0, 1.0)]
 FAST: dict[str, Any] = {"max_steps": 6, "validate_every": 3, "refinement_steps": 2, "batch_size": 32, "progress": False}
-
-
-class HangError(Exception):
-    """A reader took too long."""
-
-
-@dataclass
-class Outcome:
-    """What came of attacks.
-
-    Arguments:
-        count: How many there were.
-        refused: How many were answered with an ``InputError``.
-        broken: What was answered otherwise: the error, and how to repeat it.
-    """
-
-    count: int = 0
-    refused: int = 0
-    broken: list[str] = field(default_factory=list)
-
-    def add(self, other: Outcome) -> None:
-        """Count those of another attack too."""
-        self.count, self.refused = self.count + other.count, self.refused + other.refused
-        self.broken += other.broken
 
 
 def make_files(folder: Path) -> None:
     """A small run with everything in it: store, checkpoint, posterior, diagnostics, rounds, observations."""
-    rng = np.random.default_rng(0)
-    theta = rng.normal(size=(120, 2))
-    prior = [torch.distributions.Normal(0.0, 1.0), torch.distributions.Uniform(0.0, 1.0)]
-
-    def simulator(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        if theta[0] > 1.8:
-            raise ValueError("too large")
-        return theta + 0.1 * rng.normal(size=2)
-
-    problem = ps.Problem(prior=prior, simulator=simulator, parameter_names=["a", "b"], x_o=[0.1, 0.2], name="attacked")
+    theta = np.random.default_rng(0).normal(size=(120, 2))
+    problem = ps.Problem(prior=PRIOR, simulator=_simulator, parameter_names=["a", "b"], x_o=[0.1, 0.2], name="attacked")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ps.run(problem, folder=folder, simulations=120, test=40, **FAST)
@@ -84,27 +53,33 @@ def make_files(folder: Path) -> None:
     (folder / "rounds.json").write_text(json.dumps(content))
     np.save(folder / "x.npy", theta[0])
     (folder / "x.csv").write_text("a,b\n0.1,0.2\n")
+    (folder / "plan.json").write_text(json.dumps({"train": 120, "test": 40}))
+    (folder / "elsewhere").mkdir()
+    np.savez_compressed(folder / "elsewhere" / "pairs.npz", theta=theta, x=theta)
 
 
-def attack_files(original: Path, scratch: Path, count: int, seed: int = 0) -> dict[str, Outcome]:
-    """Damage copies of the files of a run, ``count`` of them in all, and read them."""
-    outcomes: dict[str, Outcome] = {}
-    share = count // sum(weight for weight, *_ in TARGETS.values())
-    for name, (weight, places, read) in TARGETS.items():
-        outcomes[name] = Outcome()
-        for i in range(weight * share):
-            rng = random.Random(f"{seed} {name} {i}")
-            place = rng.choice(places)
-            folder = scratch / "run"
-            shutil.rmtree(folder, ignore_errors=True)
-            shutil.copytree(original, folder)
-            _damage(folder, place, rng)
-            _try(outcomes[name], partial(read, folder), f"{name} {place} seed {seed} number {i}")
-    return outcomes
+def _simulator(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    if theta[0] > 1.8:
+        raise ValueError("too large")
+    return theta + 0.1 * rng.normal(size=2)
 
 
-def _damage(folder: Path, place: str, rng: random.Random) -> None:
-    path = folder / place
+def attack_files(name: str, original: Path, scratch: Path, share: float, seed: int = 0) -> Outcome:
+    """Damage copies of the files of a run of one kind, a share of all attacks on them, and read them."""
+    outcome = Outcome()
+    count, places, read = TARGETS[name]
+    for i in range(max(1, round(share * count))):
+        rng = random.Random(f"{seed} {name} {i}")
+        place = rng.choice(places)
+        folder = scratch / "run"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(original, folder)
+        _damage(rng.choice(sorted(folder.glob(place))), rng)
+        _try(outcome, partial(read, folder), f"{name} {place} seed {seed} number {i}")
+    return outcome
+
+
+def _damage(path: Path, rng: random.Random) -> None:
     content = path.read_bytes()
     if rng.random() < 0.5:
         path.write_bytes(damage_bytes(content, rng))
@@ -163,25 +138,6 @@ def _try(outcome: Outcome, read: Callable[[], Any], what: str) -> None:
         outcome.broken.append(f"{what}: {type(error).__name__}: {str(error)[:150]}")
 
 
-@contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    """Raise :class:`HangError` after so many seconds of work, or six times as many of waiting."""
-
-    def stop(*_: Any) -> None:
-        raise HangError(f"no answer within {seconds} s")
-
-    before = [signal.signal(number, stop) for number in (signal.SIGALRM, signal.SIGVTALRM)]
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    signal.alarm(6 * seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        for number, handler in zip((signal.SIGALRM, signal.SIGVTALRM), before, strict=True):
-            signal.signal(number, handler)
-
-
 def _read_posterior(folder: Path) -> None:
     posterior = ps.Posterior.load(folder / "posterior")
     draws = posterior.sample((5,), x=np.zeros(posterior.x_shape), seed=0, show_progress_bars=False)
@@ -221,6 +177,14 @@ def _read_observations(folder: Path) -> None:
     read_observation(folder / "x.csv", None)
 
 
+def _continue(folder: Path) -> None:
+    """Everything that looks at the files beside the simulations."""
+    status(folder)
+    options: dict[str, Any] = {"parameter_names": ["a", "b"], "batched": False, "progress": False}
+    ps.simulate(PRIOR, _simulator, 120, path=folder / "simulations", **options)
+    list(read_blocks([folder / "elsewhere"]))
+
+
 def _read_checkpoint(folder: Path) -> None:
     from propersbi.app.directory import Run
 
@@ -229,14 +193,24 @@ def _read_checkpoint(folder: Path) -> None:
 
 TARGETS: dict[str, tuple[int, list[str], Callable[[Path], None]]] = {
     "posterior": (
-        8,
+        2900,
         ["posterior/config.json", "posterior/config.json", "posterior/weights.safetensors"],
         _read_posterior,
     ),
-    "store": (6, ["simulations/manifest.json", "simulations/train/chunk-000001.safetensors"], _read_store),
-    "run records": (4, ["run.json", "rounds.json", "history.json"], _read_records),
-    "diagnostics": (4, ["diagnostics.json", "diagnostics.npz"], _read_diagnostics),
-    "observation": (3, ["x.npy", "x.csv"], _read_observations),
-    "checkpoint": (2, ["checkpoint.ckpt"], _read_checkpoint),
-    "report": (1, ["run.json", "rounds.json", "diagnostics.json", "history.json", "diagnostics.npz"], _read_report),
+    "store": (1850, ["simulations/manifest.json", "simulations/train/chunk-000001.safetensors"], _read_store),
+    "run records": (1450, ["run.json", "rounds.json", "history.json"], _read_records),
+    "diagnostics": (1450, ["diagnostics.json", "diagnostics.npz"], _read_diagnostics),
+    "observation": (1100, ["x.npy", "x.csv"], _read_observations),
+    "checkpoint": (700, ["checkpoint.ckpt"], _read_checkpoint),
+    "beside simulations": (
+        400,
+        [
+            "plan.json",
+            "simulations/train/fingerprint.safetensors",
+            "simulations/train/*.failures.json",
+            "elsewhere/pairs.npz",
+        ],
+        _continue,
+    ),
+    "report": (350, ["run.json", "rounds.json", "diagnostics.json", "history.json", "diagnostics.npz"], _read_report),
 }

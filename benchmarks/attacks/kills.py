@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 import propersbi as ps
-from benchmarks.attacks.files import Outcome
+from benchmarks.attacks.outcome import Outcome
 
-__all__ = ["attack_by_kills"]
+__all__ = ["attack_by_kills", "digests", "run_in_process", "work"]
 
 FAST: dict[str, Any] = {
     "refinement_steps": 1,
@@ -34,7 +34,8 @@ def _noisy(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return theta + 0.1 * rng.normal(size=2)
 
 
-def _work(what: str, folder: Path) -> None:
+def work(what: str, folder: Path) -> None:
+    """Something that takes a while and leaves files."""
     theta = np.random.default_rng(0).normal(size=(200, 2)).astype("float32")
     prior = [torch.distributions.Normal(0.0, 1.0)] * 2
     if what == "simulate":
@@ -68,16 +69,16 @@ def attack_by_kills(what: str, count: int, scratch: Path, seed: int = 0) -> Outc
         for _ in range(40):  # after some kills a run is left to finish
             if outcome.count >= count:
                 break
-            finished, errors = _run(what, folder, rng.uniform(0.02, 0.7) * seconds)
+            finished, errors = run_in_process(what, folder, rng.uniform(0.02, 0.7) * seconds)
             if finished:
                 break
             outcome.count += 1
             if errors:
                 outcome.broken.append(f"{what} {number}: {errors[-200:]}")
-        finished, errors = _run(what, folder, None)
+        finished, errors = run_in_process(what, folder, None)
         if not finished or errors:
             outcome.broken.append(f"{what} {number} did not continue: {errors[-200:]}")
-        elif _digests(what, folder) != whole:
+        elif digests(what, folder) != whole:
             outcome.broken.append(f"{what} {number}: the end differs from that of an undisturbed run")
         left = [path.name for path in folder.rglob(".*") if path.suffix == ".tmp"]
         if left:
@@ -87,13 +88,13 @@ def attack_by_kills(what: str, count: int, scratch: Path, seed: int = 0) -> Outc
 
 def _undisturbed(what: str, folder: Path) -> tuple[dict[str, str], float]:
     started = time.monotonic()
-    finished, errors = _run(what, folder, None)
+    finished, errors = run_in_process(what, folder, None)
     if not finished:
         raise RuntimeError(f"{what} does not run: {errors[-500:]}")
-    return _digests(what, folder), time.monotonic() - started
+    return digests(what, folder), time.monotonic() - started
 
 
-def _run(what: str, folder: Path, kill_after: float | None) -> tuple[bool, str]:
+def run_in_process(what: str, folder: Path, kill_after: float | None) -> tuple[bool, str]:
     """Whether a process of its own came to its end, and what it said if it ended otherwise than by the kill."""
     folder.mkdir(parents=True, exist_ok=True)
     notes = folder.with_suffix(".errors")
@@ -101,7 +102,7 @@ def _run(what: str, folder: Path, kill_after: float | None) -> tuple[bool, str]:
     if child == 0:
         try:
             warnings.simplefilter("ignore")
-            _work(what, folder)
+            work(what, folder)
             os._exit(0)
         except BaseException:
             notes.write_text(traceback.format_exc())
@@ -115,6 +116,7 @@ def _run(what: str, folder: Path, kill_after: float | None) -> tuple[bool, str]:
     return code == 0, "" if code == 0 else notes.read_text()
 
 
-def _digests(what: str, folder: Path) -> dict[str, str]:
+def digests(what: str, folder: Path) -> dict[str, str]:
+    """The checksums of what is left."""
     paths = [path for pattern in FILES[what] for path in folder.glob(pattern)]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths)}

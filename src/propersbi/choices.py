@@ -217,7 +217,7 @@ class Choices:
             value, reason = 1, "images" if self.images() else f"{self.numbers()} numbers in x: a chain would be slow"
         else:
             value, reason = REFINEMENT_STEPS, "thin posteriors need several steps"
-        return int(self.choose("refinement_steps", value, reason))
+        return check_whole("refinement_steps", self.choose("refinement_steps", value, reason), 1)
 
     def rule(self) -> tuple[Any, str]:
         """A power below 1 sees the fine detail of thin posteriors."""

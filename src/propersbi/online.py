@@ -15,6 +15,7 @@ from propersbi.recipes import Recipe
 from propersbi.samplers.priors import describe_columns
 from propersbi.simulation.online import fresh_batches
 from propersbi.simulation.simulations import simulate
+from propersbi.storage.checks import check_whole, to_path
 from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.batches import checked_pairs
 from propersbi.types import InputError, Simulator
@@ -70,6 +71,8 @@ def fit_online(
         torch.Size([3, 1])
     """
     logger = changes.pop("logger", None)
+    workers = check_whole("workers", workers, 0)
+    folder = None if folder is None else to_path("folder", folder)
     if "ensemble" in changes:
         raise InputError("'ensemble' is for stored simulations: fresh ones do not leave a network room to memorise.")
     if time_limit is None and "max_steps" not in changes:

@@ -63,6 +63,8 @@ class Posterior:
     ) -> None:
         if not isinstance(sampler, Sampler):
             raise InputError(f"'sampler' must be a sampler, got {type(sampler).__name__}.")
+        if info is not None and not isinstance(info, Mapping):
+            raise InputError(f"'info' must be a dict, got {type(info).__name__}.")
         self.sampler = sampler.eval()
         self.prior, self.recipe, self.history = prior, recipe, history
         self.info = dict(info or {})

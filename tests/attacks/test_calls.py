@@ -1,7 +1,8 @@
-"""Some hundred random calls of everything public: a result or a sentence (``make attacks`` makes 5 000)."""
+"""Some hundred calls of everything public by hypothesis: a result or a sentence (``make attacks`` makes 5 000)."""
 
 import pytest
-from benchmarks.attacks.calls import CALLS, WITHOUT_CALLS, attack_calls
+from benchmarks.attacks.calls import attack_calls
+from benchmarks.attacks.public import WITHOUT_CALLS, public_calls
 
 import propersbi as ps
 
@@ -14,5 +15,5 @@ def test_nonsense_is_refused_with_a_sentence(tmp_path, monkeypatch):
 
 
 def test_every_public_name_is_called():
-    called = {name.split(".")[0].split("(")[0] for name in CALLS()}
+    called = {name.split(".")[0].split("(")[0] for name in public_calls()}
     assert set(ps.__all__) - {"__version__"} <= called | WITHOUT_CALLS

@@ -272,13 +272,13 @@ def test_invalid_arguments_are_reported_with_their_value(unchecked_shapes):
         RationalQuadratic(alpha=0)
     with pytest.raises(InputError, match=r"'nu' must be 0.5, 1.5 or 2.5, got 2"):
         Matern(nu=2)
-    with pytest.raises(InputError, match="at least one factor, got 0"):
+    with pytest.raises(InputError, match="'factors' must hold positive numbers"):
         KernelMixture(factors=())
     with pytest.raises(InputError, match="'p' must be positive, got 0"):
         VariogramScore(p=0)
     with pytest.raises(InputError, match="needs at least 2, got 1"):
         VariogramScore()(*pairs(d=1))
-    with pytest.raises(InputError, match="'slices' must be at least 1, got 0"):
+    with pytest.raises(InputError, match="'slices' must be a whole number of at least 1, got 0"):
         SlicedEnergyScore(slices=0)
     with pytest.raises(InputError, match=r"weights of a proper sum of scoring rules must be positive, got -1"):
         -1 * EnergyScore()

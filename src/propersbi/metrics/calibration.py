@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from propersbi.metrics.numbers import real_numbers
+from propersbi.storage.checks import check_number, check_seed, check_whole
 from propersbi.types import Array, InputError
 
 __all__ = [
@@ -40,6 +42,7 @@ def sbc_ranks(samples: Array, theta: Array, *, seed: int = 0) -> np.ndarray:
     array([[2]])
     """
     samples, theta = _draws(samples, theta)
+    seed = check_seed(seed)
     below: np.ndarray = (samples < theta).sum(0)
     ties = (samples == theta).sum(0)
     if ties.any():
@@ -61,7 +64,7 @@ def rank_histogram(ranks: Array, num_samples: int, *, bins: int = 20) -> np.ndar
            [1]])
     """
     ranks = _checked_ranks(ranks, num_samples)
-    if not 1 <= bins <= num_samples + 1:
+    if not 1 <= check_whole("bins", bins, 1) <= num_samples + 1:
         raise InputError(f"'bins' must lie between 1 and num_samples + 1 = {num_samples + 1}, got {bins}.")
     return _counts(ranks * bins // (num_samples + 1), bins)
 
@@ -75,6 +78,7 @@ def rank_band(n: int, bins: int, *, level: float = 0.99) -> tuple[int, int]:
     from scipy.stats import binom
 
     _check_band(n, level)
+    check_whole("bins", bins, 1)
     lower, upper = binom.ppf([(1 - level) / 2, (1 + level) / 2], n, 1 / bins)
     return int(lower), int(upper)
 
@@ -99,6 +103,7 @@ def ecdf_band(
     from scipy.stats import binom
 
     _check_band(n, level)
+    points, repeats, seed = check_whole("points", points, 1), check_whole("repeats", repeats, 1), check_seed(seed)
     z = np.arange(1, points + 1) / points
     counts = np.random.default_rng(seed).multinomial(n, np.full(points, 1 / points), repeats).cumsum(1)
     below, above = binom.cdf(counts, n, z), binom.sf(counts - 1, n, z)
@@ -183,6 +188,8 @@ def tarp(
     """
     samples, theta = _draws(samples, theta)
     m, n = samples.shape[:2]
+    if not isinstance(rng, np.random.Generator):
+        raise InputError(f"'rng' must be a random generator of NumPy, got {type(rng).__name__}.")
     if n < 2:
         raise InputError(f"TARP needs at least 2 rows, got {n}.")
     others = (np.arange(n) + rng.integers(1, n, n)) % n
@@ -201,6 +208,9 @@ def tarp_ranks(samples: Array, theta: Array, points: Array, *, seed: int = 0) ->
     """
     samples, theta = _draws(samples, theta)
     m, n = samples.shape[:2]
+    points = real_numbers("points", points)
+    if points.shape != theta.shape:
+        raise InputError(f"'points' must have the shape {theta.shape} of 'theta', got {points.shape}.")
     unit = samples.reshape(m * n, -1).std(0)
     unit = np.where(unit > 0, unit, 1)
     to_draws = np.linalg.norm((samples - points).reshape(m, n, -1) / unit, axis=-1)
@@ -228,7 +238,7 @@ def _counts(values: np.ndarray, bins: int) -> np.ndarray:
 
 
 def _draws(samples: Array, theta: Array) -> tuple[np.ndarray, np.ndarray]:
-    samples, theta = np.asarray(samples), np.asarray(theta)
+    samples, theta = real_numbers("samples", samples), real_numbers("theta", theta)
     if samples.shape[1:] != theta.shape or theta.ndim < 1 or samples.size == 0:
         raise InputError(
             "'samples' must have shape (m, n, *event) and 'theta' (n, *event), neither empty, "
@@ -241,7 +251,9 @@ def _draws(samples: Array, theta: Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _checked_ranks(values: Array, num_samples: int) -> np.ndarray:
-    ranks = np.asarray(values)
+    ranks, num_samples = real_numbers("ranks", values), check_whole("num_samples", num_samples, 1)
+    if ranks.ndim == 0:
+        raise InputError("'ranks' must have a row for each pair, got a single number.")
     if ranks.size == 0 or ranks.dtype.kind not in "iu" or ranks.min() < 0 or ranks.max() > num_samples:
         extent = f"from {ranks.min()} to {ranks.max()}" if ranks.size else "none"
         raise InputError(f"'ranks' must be integers from 0 to {num_samples}, got {ranks.dtype} {extent}.")
@@ -249,12 +261,14 @@ def _checked_ranks(values: Array, num_samples: int) -> np.ndarray:
 
 
 def _levels(alphas: Array) -> np.ndarray:
-    levels = np.atleast_1d(np.asarray(alphas, dtype=float))
+    levels = np.atleast_1d(real_numbers("alphas", alphas).astype(float))
+    if not levels.size or levels.ndim > 1:
+        raise InputError(f"'alphas' must be one list of levels, got an array of shape {levels.shape}.")
     if not ((levels >= 0) & (levels <= 1)).all():
         raise InputError(f"'alphas' must lie in [0, 1], got {levels.min()} to {levels.max()}.")
     return levels
 
 
 def _check_band(n: int, level: float) -> None:
-    if n < 1 or not 0 < level < 1:
-        raise InputError(f"A band needs n >= 1 and 0 < level < 1, got n = {n} and level = {level}.")
+    check_whole("n", n, 1)
+    check_number("level", level, "lie in (0, 1)", 0, 1)

@@ -14,11 +14,12 @@ is better; for the classifier two-sample test, 0.5 is best.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import numpy as np
 
+from propersbi.metrics.numbers import real_numbers
+from propersbi.storage.checks import check_number, check_whole
 from propersbi.types import Array, InputError
 
 __all__ = [
@@ -61,6 +62,8 @@ def c2st(samples: Array, reference: Array, *, seed: int = 1, folds: int = 5) -> 
     from propersbi.metrics.classifier import cross_validated_accuracy
 
     x, y = _two_samples(reference, samples)
+    if not 2 <= check_whole("folds", folds, 2) <= len(x) + len(y) or check_whole("seed", seed, 0) >= 2**32:
+        raise InputError(f"There must be at most as many folds as draws, and a seed below 2**32, got {folds}, {seed}.")
     mean, sd = x.mean(0), x.std(0, ddof=1)
     if not sd.all():
         raise InputError(f"{np.sum(sd == 0)} of the {len(sd)} parameters do not vary in 'reference'.")
@@ -87,7 +90,7 @@ def nrmse(samples: Array, theta: Array) -> np.ndarray:
     >>> nrmse(np.zeros((10, 2, 1)), [[3.0], [-3.0]])
     array([0.5])
     """
-    extent = np.ptp(_numbers("theta", theta).astype(float), axis=0)
+    extent = np.ptp(real_numbers("theta", theta).astype(float), axis=0)
     _refuse_constant(extent)
     error: np.ndarray = rmse(samples, theta) / extent
     return error
@@ -182,8 +185,10 @@ def energy_skill(samples: Array, theta: Array, prior_samples: Array) -> float:
     0.3
     """
     score = energy_score(samples, theta).mean()
-    theta = np.asarray(theta, dtype=float)
-    prior = np.asarray(prior_samples, dtype=float)
+    theta = real_numbers("theta", theta).astype(float)
+    prior = real_numbers("prior_samples", prior_samples).astype(float)
+    if prior.ndim == 0:
+        raise InputError("'prior_samples' must be draws from the prior, got a single number.")
     if prior.shape[1:] != theta.shape[1:] or len(prior) < 2 or not np.isfinite(prior).all():
         raise InputError(f"'prior_samples' must be finite draws (k > 1, {theta.shape[1:]}), got {prior.shape}.")
     prior, theta = prior.reshape(len(prior), 1, -1), theta.reshape(len(theta), -1)
@@ -222,9 +227,8 @@ def mmd(samples: Array, reference: Array, *, bandwidth: float | None = None) -> 
     from scipy.spatial.distance import cdist, pdist
 
     x, y = _two_samples(samples, reference)
-    h = np.median(pdist(y[:1000])) if bandwidth is None else bandwidth
-    if not h > 0:
-        raise InputError(f"'bandwidth' must be positive, got {h}.")
+    h = float(np.median(pdist(y[:1000]))) if bandwidth is None else bandwidth
+    check_number("bandwidth", h, "be positive and less than 1e150", 0, 1e150)
 
     def mean_kernel(a: np.ndarray, b: np.ndarray) -> float:
         blocks = (cdist(a[rows], b, "sqeuclidean") for rows in _blocks(len(a), len(b)))
@@ -261,7 +265,7 @@ def _blocks(count: int, cells: int) -> Iterator[slice]:
 
 def _draws(samples: Array, theta: Array, *, at_least: int = 1) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
     """Draws ``(m, n, d)`` in their own precision, parameters ``(n, d)`` and the shape of the event."""
-    samples, theta = _numbers("samples", samples), _numbers("theta", theta).astype(float)
+    samples, theta = real_numbers("samples", samples), real_numbers("theta", theta).astype(float)
     if samples.shape[1:] != theta.shape or theta.ndim < 1 or theta.size == 0 or len(samples) < at_least:
         raise InputError(
             f"'samples' must have shape (m >= {at_least}, n, *event) and 'theta' (n, *event), neither empty, "
@@ -276,26 +280,13 @@ def _draws(samples: Array, theta: Array, *, at_least: int = 1) -> tuple[np.ndarr
 
 def _two_samples(first: Array, second: Array) -> tuple[np.ndarray, np.ndarray]:
     """Two samples ``(k, d)``, each in its own precision."""
-    a, b = _numbers("first", first), _numbers("second", second)
+    a, b = real_numbers("first", first), real_numbers("second", second)
     if a.shape[1:] != b.shape[1:] or min(a.ndim, b.ndim) < 1 or min(len(a), len(b)) < 2 or a[0].size == 0:
         raise InputError(f"Two samples must both have shape (k > 1, *event), got {a.shape} and {b.shape}.")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         invalid = np.sum(~np.isfinite(a)), np.sum(~np.isfinite(b))
         raise InputError(f"Two samples must be finite, got {invalid[0]} and {invalid[1]} non-finite values.")
     return a.reshape(len(a), -1), b.reshape(len(b), -1)
-
-
-def _numbers(name: str, values: Array) -> np.ndarray:
-    """Real numbers as an array; tensors may need gradients."""
-    torch = sys.modules.get("torch")
-    try:
-        array = np.asarray(values.detach().cpu() if torch and isinstance(values, torch.Tensor) else values)
-        array = array.astype(float) if array.dtype.kind == "O" else array
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"'{name}' must be an array of numbers, got {type(values).__name__}.") from None
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"'{name}' must be an array of numbers, got {array.dtype}.")
-    return array
 
 
 def _refuse_constant(extent: np.ndarray) -> None:

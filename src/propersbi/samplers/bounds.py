@@ -26,6 +26,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from propersbi.storage.checks import is_number
 from propersbi.types import InputError
 
 __all__ = ["UNBOUNDED", "Bounds", "Box", "Support", "as_bound", "inside_of", "side_by_side"]
@@ -148,8 +149,8 @@ class Box(Support):
     point_masses: float | None = None
 
     def __post_init__(self) -> None:
-        if self.point_masses is not None and not 0 <= self.point_masses < math.inf:
-            raise InputError(f"'point_masses' must be a distance of at least 0, got {self.point_masses}.")
+        if self.point_masses is not None and not (is_number(self.point_masses) and self.point_masses >= 0):
+            raise InputError(f"'point_masses' must be a distance of at least 0, got {self.point_masses!s:.80}.")
         low, high = np.broadcast_arrays(*(np.atleast_1d(b) for b in (self._ends(-math.inf), self._ends(math.inf))))
         if not (low < high).all():
             at = int(np.argmin(low < high))

@@ -53,7 +53,9 @@ class Integers(Support):
     where: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.where is not None and not all(isinstance(i, int) and i >= 0 for i in self.where):
+        if self.where is not None and not (
+            isinstance(self.where, tuple | list | range) and all(isinstance(i, int) and i >= 0 for i in self.where)
+        ):
             raise InputError(f"'where' must hold the numbers of parameters, from 0, got {self.where!r:.80}.")
         low, high = (_whole(end, up) for end, up in zip(self.box.ends(), (True, False), strict=True))
         if not (low <= high).all():

@@ -17,6 +17,7 @@ References:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -28,6 +29,7 @@ from torch import Tensor
 from propersbi.samplers.base import Sampler
 from propersbi.samplers.bounds import Bounds
 from propersbi.samplers.generator import Generator
+from propersbi.storage.checks import check_numbers
 from propersbi.types import InputError
 
 __all__ = ["Latent", "LatentCorrected", "Latents", "Metropolis", "Rejection"]
@@ -135,8 +137,7 @@ class Metropolis:
 
     def __post_init__(self) -> None:
         _check_positive(steps=self.steps)
-        if not self.reaches or not all(0 < reach <= 1 for reach in self.reaches):
-            raise InputError(f"'reaches' must lie in (0, 1], got {tuple(self.reaches)}.")
+        check_numbers("reaches", self.reaches, "lie in (0, 1]", 0, math.nextafter(1, 2))
 
     def __call__(self, log_weight: LogWeight, noise: Noise, m: int) -> Latents:
         """``m`` draws for each row."""

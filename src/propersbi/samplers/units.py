@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from propersbi.samplers.bounds import Bounds
+from propersbi.storage.checks import check_number, check_whole
 from propersbi.types import InputError
 
 __all__ = ["Standardize"]
@@ -58,17 +59,19 @@ class Standardize(nn.Module):
         given: Sequence[Any] | None = None,
     ) -> None:
         super().__init__()
-        if tail is not None and not tail > 0:
-            raise InputError(f"'tail' must be positive, got {tail}.")
-        self.shape, self.tail, self.logarithms = tuple(shape), tail, tuple(logarithms)
-        if logarithms and not (len(self.shape) == 1 and set(self.logarithms) <= set(range(self.shape[0]))):
+        if tail is not None:
+            check_number("tail", tail, "be positive", 0)
+        self.shape, self.tail, self.logarithms = _wholes("shape", shape), tail, _wholes("logarithms", logarithms)
+        if self.logarithms and not (len(self.shape) == 1 and set(self.logarithms) <= set(range(self.shape[0]))):
             raise InputError(f"Logarithms need a vector with numbers {self.logarithms}, got the shape {self.shape}.")
-        self.periods = None if periods is None else tuple((int(size), int(period)) for size, period in periods)
+        self.periods = None if periods is None else _periods(periods)
         size = self.shape if len(self.shape) == 1 else (1,) * len(self.shape)
         if self.periods is not None:
             if sum(part for part, _ in self.periods) != math.prod(self.shape):
                 raise InputError(f"The periods {self.periods} do not fit data of shape {self.shape}.")
             size = (sum(period for _, period in self.periods),)
+        if given is not None and not (isinstance(given, tuple | list) and len(given) == 2):
+            raise InputError(f"'given' must be a pair of centre and scale, got {given!r:.80}.")
         self.given = None if given is None else tuple(given)
         self.register_buffer("center", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("scale", torch.ones(size, dtype=torch.float64))
@@ -91,7 +94,10 @@ class Standardize(nn.Module):
     def _take(self, center: Any, scale: Any) -> None:
         """Take a given centre and scale."""
         for buffer, values in ((self.center, center), (self.scale, scale)):
-            numbers = torch.as_tensor(values, dtype=torch.float64)
+            try:
+                numbers = torch.as_tensor(values, dtype=torch.float64)
+            except (TypeError, ValueError, RuntimeError, OverflowError):
+                raise InputError(f"Given units must be numbers, got {values!r:.80}.") from None
             if numbers.ndim and numbers.shape != buffer.shape:
                 raise InputError(f"Given units must be one number or {buffer.numel()} of them, got {numbers.numel()}.")
             buffer.copy_(numbers.expand(buffer.shape))
@@ -180,3 +186,20 @@ def _nan_moments(columns: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, 
     center = np.where(missing, 0.0, columns).sum(0) / np.maximum(count, 1)
     square = np.where(missing, 0.0, columns - center) ** 2
     return center, np.where(count > 1, np.sqrt(square.sum(0) / np.maximum(count - 1, 1)), 1.0)
+
+
+def _wholes(name: str, values: Any) -> tuple[int, ...]:
+    """Whole numbers, none negative, as a tuple."""
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise InputError(f"'{name}' must be a list of whole numbers, got {values!r:.80}.")
+    return tuple(check_whole(name, value, 0) for value in values)
+
+
+def _periods(values: Any) -> tuple[tuple[int, int], ...]:
+    """The size and the period of each part."""
+    if isinstance(values, str | bytes) or not isinstance(values, Sequence):
+        raise InputError(f"'periods' must be pairs of whole numbers, got {values!r:.80}.")
+    pairs = [_wholes("periods", pair) for pair in values]
+    if any(len(pair) != 2 for pair in pairs):
+        raise InputError(f"'periods' must be pairs of whole numbers, got {values!r:.80}.")
+    return tuple((size, period) for size, period in pairs)

@@ -26,6 +26,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from propersbi.scoring.rule import resolved
+from propersbi.storage.checks import check_number, check_numbers, is_number
 from propersbi.types import InputError, Kernel
 
 __all__ = [
@@ -194,8 +195,8 @@ class Matern(_Radial):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.nu not in self._FACTORS:
-            raise InputError(f"'nu' must be 0.5, 1.5 or 2.5, got {self.nu}.")
+        if not is_number(self.nu) or self.nu not in self._FACTORS:
+            raise InputError(f"'nu' must be 0.5, 1.5 or 2.5, got {self.nu!s:.80}.")
 
     def _profile(self, ratio: Tensor) -> Tensor:
         t = math.sqrt(2 * self.nu) * ratio
@@ -221,10 +222,7 @@ class KernelMixture:
     factors: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0)
 
     def __post_init__(self) -> None:
-        if not self.factors:
-            raise InputError("A mixture of kernels needs at least one factor, got 0.")
-        for factor in self.factors:
-            _check_positive(factors=factor)
+        check_numbers("factors", self.factors, "hold positive numbers", 0)
 
     def __call__(self, distance: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return torch.stack([self.kernel(distance / factor) for factor in self.factors]).mean(0)
@@ -236,5 +234,4 @@ class KernelMixture:
 
 def _check_positive(**numbers: float) -> None:
     for name, value in numbers.items():
-        if not 0 < value < math.inf:
-            raise InputError(f"'{name}' must be positive, got {value}.")
+        check_number(name, value, "be positive", 0)

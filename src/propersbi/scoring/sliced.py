@@ -11,7 +11,7 @@ from torch import Tensor
 
 from propersbi.scoring.pairs import check
 from propersbi.scoring.rule import Rule
-from propersbi.types import InputError
+from propersbi.storage.checks import check_whole
 
 __all__ = ["SlicedEnergyScore"]
 
@@ -48,8 +48,7 @@ class SlicedEnergyScore(Rule):
     fair: bool = True
 
     def __post_init__(self) -> None:
-        if not self.slices >= 1:
-            raise InputError(f"'slices' must be at least 1, got {self.slices}.")
+        check_whole("slices", self.slices, 1)
 
     def __call__(self, samples: Float[Tensor, "m n *event"], theta: Float[Tensor, "n *event"]) -> Float[Tensor, " n"]:
         check(samples, theta)

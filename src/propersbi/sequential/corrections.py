@@ -15,6 +15,7 @@ Since the prior is part of the mixture, :math:`p / \tilde p \le n / n_1`: no wei
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from propersbi.samplers.latent import Latent, LatentCorrected, Rejection
 from propersbi.sequential.ratio import Ratio, effective_share, estimate_ratio, tamed
 from propersbi.sequential.regions import Region, TruncatedPrior
 from propersbi.simulation import Simulations, draw
+from propersbi.storage.checks import check_number, check_whole
 from propersbi.storage.randomness import stream
 from propersbi.training.batches import as_tensor
 from propersbi.types import InputError
@@ -252,8 +254,8 @@ class Truncated:
     draws: int = 10_000
 
     def __post_init__(self) -> None:
-        if not 0 < self.level <= 1:
-            raise InputError(f"'level' must lie in (0, 1], got {self.level}.")
+        check_number("level", self.level, "lie in (0, 1]", 0, math.nextafter(1, 2))
+        check_whole("draws", self.draws, 1)
 
     def propose(self, rounds: Rounds, posterior: Posterior) -> TruncatedPrior:
         """The prior where the last posterior has its draws."""

@@ -141,6 +141,8 @@ def _are_connected() -> bool:
 
 def find_devices(config: TrainConfig, device: str) -> OneDevice | SeveralDevices:
     """What the training loop runs on."""
+    if not isinstance(device, str | torch.device):
+        raise InputError(f"'device' must be a name such as 'cpu', got {device!r:.80}.")
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if config.devices == 1 and config.precision == "32-true":
         return _one_device("cuda" if device == "gpu" else device)
