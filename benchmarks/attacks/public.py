@@ -76,7 +76,7 @@ def _metrics() -> dict[str, Call]:
             given = {key: value for key, value in known.items() if key in names}
             given |= {"samples": THETA, "reference": X} if "reference" in names else {}
             given |= {"points": 5, "repeats": 10} if name == "ecdf_band" else {}
-            calls[f"metrics.{name}"] = function, given
+            calls[f"{place.__name__.split('.')[-1]}.{name}"] = function, given
     return calls
 
 
