@@ -10,13 +10,8 @@ export OMP_NUM_THREADS ?= 1
 help:
 	@echo "make demo    set up, then simulate, train, diagnose and report on Two Moons"
 	@echo "make test    set up, then lint, types, import contracts, doctests and tests"
-<<<<<<< HEAD
-	@echo "make attacks kills, damaged files and nonsense in large numbers (hours), see benchmarks/results/attacks.md"
+	@echo "make attacks kills, damaged files and nonsense in large numbers (an hour or two), see benchmarks/results/attacks.md"
 	@echo "make peers   the tests against the real sbi and BayesFlow (installs them)"
-=======
-	@echo "make attacks kills, damaged files and nonsense in large numbers (an hour), see benchmarks/results/attacks.md"
-	@echo "make peers   the tests against the real sbi package (installs it)"
->>>>>>> 9f99858 (Attack full disks, two writers and long runs; let hypothesis choose nonsense, and refuse what it found)
 	@echo "make interchange  the tests against ArviZ 0.x and the plots of ArviZ 1 (installs them beside)"
 	@echo "make engines the tests on real clusters of Ray and MPI (installs them)"
 	@echo "make docs    build the documentation site in docs/_build/html"

@@ -129,13 +129,9 @@ class Recipe:
         """Check what is said of the data, and the reasons."""
         if not (isinstance(self.reasons, Mapping) and all(isinstance(reason, str) for reason in self.reasons.values())):
             raise InputError(f"'reasons' must be sentences by the names of choices, got {self.reasons!r:.80}.")
-        for name, kinds in (
-            ("support", (Support, Own)),
-            ("training", (TrainConfig,)),
-            ("layout", (Layout, type(None))),
-        ):
-            if not isinstance(getattr(self, name), kinds):
-                raise InputError(f"'{name}' must be a {kinds[0].__name__}, got {getattr(self, name)!r:.80}.")
+        for name, kind in (("support", Support | Own), ("training", TrainConfig), ("layout", Layout | None)):
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"A recipe cannot have the {name} {getattr(self, name)!r:.80}.")
         for name in ("exchangeable", "standardize"):
             object.__setattr__(self, name, _as_tuple(getattr(self, name)))
         if not isinstance(self.missing, Missing) and self.missing not in ("exclude", "allow"):
@@ -217,6 +213,7 @@ class Recipe:
     def _phrases(self) -> list[tuple[str, str]]:
         """Each choice in words."""
         t, steps = self.training, self.refinement_steps
+        limited = isinstance(self.support, Own) or self.support.bounded
         rows = [
             ("network", f"network {_text(self.network)}"),
             ("embedding", "no embedding" if self.embedding is None else f"embedding {_text(self.embedding)}"),
@@ -225,10 +222,7 @@ class Recipe:
             ("objective", f"objective {_text(self.objective)}"),
             ("rule", f"scoring rule {_text(self.rule)}"),
             ("draws", f"{self.draws} draws per pair"),
-            (
-                "support",
-                f"support {self.support}" if isinstance(self.support, Own) or self.support.bounded else "no bounds",
-            ),
+            ("support", f"support {self.support}" if limited else "no bounds"),
             ("discrete", f"integers at {_places(self.discrete)}" if self.discrete else "no integers"),
             ("log_theta", f"logarithms of theta at {_places(self.log_theta)}" if self.log_theta else "no logarithms"),
             ("log_x", f"logarithms of x at {_places(self.log_x)}" if self.log_x else "no logarithms"),
