@@ -26,7 +26,6 @@ FAST: dict[str, Any] = {
     "validate_every": 20,
     "refinement_steps": 1,
     "batch_size": 32,
-    "progress": False,
 }
 DONE, REFUSED, FAILED = 0, 3, 1
 

@@ -19,7 +19,7 @@ from propersbi.samplers.bounds import Box, Support
 from propersbi.samplers.missing import Missing
 from propersbi.samplers.priors import given_support
 from propersbi.samplers.subset import Subset
-from propersbi.storage.checks import check_number, is_number
+from propersbi.storage.checks import check_number, check_whole, is_number
 from propersbi.storage.config import CUSTOM, decode, encode, qualified_name
 from propersbi.storage.tables import html_table
 from propersbi.training.config import TrainConfig
@@ -107,9 +107,7 @@ class Recipe:
     def __post_init__(self) -> None:
         self._check_data()
         for name, least in (("refinement_steps", 1), ("batch_size", 1), ("max_validation", 1), ("ensemble", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InputError(f"'{name}' must be a whole number of at least {least}, got {value!r:.80}.")
+            check_whole(name, getattr(self, name), least)
         if not (is_number(self.validation_fraction) and 0 < self.validation_fraction < 1):
             raise InputError(f"The validation fraction must lie in (0, 1), got {self.validation_fraction!s:.80}.")
         if self.draws is not None and not (isinstance(self.draws, int) and self.draws > 1):

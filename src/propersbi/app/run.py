@@ -64,6 +64,8 @@ def run(
             ``batched``, ``timeout``, ``on_error``, ``max_failed``, ``force``.
     """
     _check_changes(changes)
+    if not isinstance(online, bool):
+        raise InputError(f"'online' must be True or False, got {online!r:.80}.")
     if online and rounds != 1:
         raise InputError(f"Training online has no rounds: give either 'online' or {rounds} rounds.")
     found = load_problem(problem)

@@ -77,7 +77,7 @@ def rank_band(n: int, bins: int, *, level: float = 0.99) -> tuple[int, int]:
     """
     from scipy.stats import binom
 
-    _check_band(n, level)
+    n, level = _checked_band(n, level)
     check_whole("bins", bins, 1)
     lower, upper = binom.ppf([(1 - level) / 2, (1 + level) / 2], n, 1 / bins)
     return int(lower), int(upper)
@@ -102,7 +102,7 @@ def ecdf_band(
     """
     from scipy.stats import binom
 
-    _check_band(n, level)
+    n, level = _checked_band(n, level)
     points, repeats, seed = check_whole("points", points, 1), check_whole("repeats", repeats, 1), check_seed(seed)
     z = np.arange(1, points + 1) / points
     counts = np.random.default_rng(seed).multinomial(n, np.full(points, 1 / points), repeats).cumsum(1)
@@ -162,7 +162,7 @@ def coverage_band(n: int, alphas: Array, *, level: float = 0.99) -> tuple[np.nda
     """
     from scipy.stats import binom
 
-    _check_band(n, level)
+    n, level = _checked_band(n, level)
     alphas = _levels(alphas)
     tail = (1 - level) / 2
     return binom.ppf(tail, n, alphas) / n, binom.isf(tail, n, alphas) / n
@@ -269,6 +269,6 @@ def _levels(alphas: Array) -> np.ndarray:
     return levels
 
 
-def _check_band(n: int, level: float) -> None:
-    check_whole("n", n, 1)
+def _checked_band(n: int, level: float) -> tuple[int, float]:
     check_number("level", level, "lie in (0, 1)", 0, 1)
+    return check_whole("n", n, 1), float(level)

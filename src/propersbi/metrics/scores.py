@@ -90,10 +90,11 @@ def nrmse(samples: Array, theta: Array) -> np.ndarray:
     >>> nrmse(np.zeros((10, 2, 1)), [[3.0], [-3.0]])
     array([0.5])
     """
+    error = rmse(samples, theta)
     extent = np.ptp(real_numbers("theta", theta).astype(float), axis=0)
     _refuse_constant(extent)
-    error: np.ndarray = rmse(samples, theta) / extent
-    return error
+    relative: np.ndarray = error / extent
+    return relative
 
 
 def r2(samples: Array, theta: Array) -> np.ndarray:

@@ -143,7 +143,7 @@ def describe_columns(theta: Any) -> Described:
     Box(lower=0.0, upper=3.0, point_masses=None)
     """
     typed = isinstance(theta, np.ndarray | torch.Tensor) or hasattr(theta, "to_numpy")  # a DataFrame
-    return describe(theta) if typed and len(theta) else UNKNOWN
+    return describe(theta) if typed and theta.ndim and len(theta) else UNKNOWN
 
 
 def places(discrete: Any, names: Sequence[str] | None, size: int) -> tuple[int, ...]:

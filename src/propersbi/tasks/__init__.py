@@ -62,7 +62,11 @@ def get(name: str, *, exchangeable: bool = False) -> Task:
     Traceback (most recent call last):
     propersbi.types.InputError: There is no task 'twomoons'; did you mean 'two_moons'? There are: ...
     """
-    name, _, images = str(name).partition(":")
+    if not isinstance(name, str) or not isinstance(exchangeable, bool):
+        raise InputError(
+            f"A task is named by text, and 'exchangeable' or not, got {name!r:.80} and {exchangeable!r:.80}."
+        )
+    name, _, images = name.partition(":")
     if name not in _NAMES:
         nearest = get_close_matches(str(name).lower(), _NAMES, n=1)
         hint = f"; did you mean '{nearest[0]}'? There are" if nearest else "; there are"
