@@ -117,7 +117,7 @@ def _run(folder: Path) -> None:
 
 
 def _noisy(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    return theta + 0.1 * rng.normal(size=theta.shape)
+    return np.asarray(theta) + 0.1 * rng.normal(size=theta.shape)
 
 
 def _digests_of_run(folder: Path) -> dict[str, str]:
