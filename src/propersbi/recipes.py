@@ -107,7 +107,7 @@ class Recipe:
     def __post_init__(self) -> None:
         self._check_data()
         for name, least in (("refinement_steps", 1), ("batch_size", 1), ("max_validation", 1), ("ensemble", 1)):
-            check_whole(name, getattr(self, name), least)
+            object.__setattr__(self, name, check_whole(name, getattr(self, name), least))
         if not (is_number(self.validation_fraction) and 0 < self.validation_fraction < 1):
             raise InputError(f"The validation fraction must lie in (0, 1), got {self.validation_fraction!s:.80}.")
         if self.draws is not None and not (isinstance(self.draws, int) and self.draws > 1):
