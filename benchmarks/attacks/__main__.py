@@ -179,7 +179,7 @@ def page(rows: list[Row]) -> str:
     ]
     missing = [name for name in attacks(1.0, 0, Path()) if name not in {row.attack for row in rows}]
     if missing:
-        lines += ["", f"Not made in this number yet, only in the small one of `make test`: {', '.join(missing)}."]
+        lines += ["", f"Not made in their full number yet: {', '.join(missing)}."]
     return "\n".join(lines) + "\n"
 
 
