@@ -142,8 +142,9 @@ def describe_columns(theta: Any) -> Described:
     >>> describe_columns(np.array([[0], [3]])).support
     Box(lower=0.0, upper=3.0, point_masses=None)
     """
-    typed = isinstance(theta, np.ndarray | torch.Tensor) or hasattr(theta, "to_numpy")  # a DataFrame
-    return describe(theta) if typed and theta.ndim and len(theta) else UNKNOWN
+    array = isinstance(theta, np.ndarray | torch.Tensor)
+    typed = theta.ndim > 0 if array else hasattr(theta, "to_numpy")  # a DataFrame
+    return describe(theta) if typed and len(theta) else UNKNOWN
 
 
 def places(discrete: Any, names: Sequence[str] | None, size: int) -> tuple[int, ...]:
