@@ -84,8 +84,10 @@ def test_mistakes_get_a_sentence(unchecked_shapes):
         Refined(FieldGenerator((10,), (8, 8), width=8))
     with pytest.raises(InputError, match="'refinement_steps' must be a positive whole number, got 0"):
         Refined(Exact(), refinement_steps=0)
-    with pytest.raises(InputError, match=r"0 < lowest < highest, got 2.0 and 1.0"):
+    with pytest.raises(InputError, match=r"0 < lowest < highest < 1000, got 2.0 and 1.0"):
         Refined(Exact(), lowest=2.0, highest=1.0)
+    with pytest.raises(InputError, match=r"0 < lowest < highest < 1000, got 0.02 and 1e\+09"):
+        Refined(Exact(), highest=1e9)
 
 
 def test_fit_trains_a_chain_and_the_steps_are_a_dial(tmp_path):

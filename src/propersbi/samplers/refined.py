@@ -93,8 +93,10 @@ class Refined(RefinedSampler):
         truncated: bool = False,
     ) -> None:
         super().__init__()
-        if not 0 < lowest < highest:
-            raise InputError(f"Noise levels must have 0 < lowest < highest, got {lowest} and {highest}.")
+        if not 0 < lowest < highest < PURE_NOISE:
+            raise InputError(
+                f"Noise levels must have 0 < lowest < highest < {PURE_NOISE:g}, got {lowest!s:.40} and {highest!s:.40}."
+            )
         if not (isinstance(generator, ChainGenerator) and generator.chain):
             raise InputError("Refinement needs a generator conditioned on a noisy parameter: build it with chain=True.")
         self.generator, self._refinement_steps = generator, _checked(refinement_steps)
