@@ -179,8 +179,10 @@ def figure(rows: list[dict[str, Any]]) -> None:
             seconds = [float(row["cpu_seconds"]) for row in points]
             axis.plot(seconds, [float(row["c2st"]) for row in points], marker="o", label=method)
         axis.set(xscale="log", ylim=(0.48, 1.0))
+        axis.set_xticks(SECONDS, [str(seconds) for seconds in SECONDS], minor=False)
+        axis.minorticks_off()
         label(axis, x="CPU seconds of training", y="mean C2ST (0.5 is exact)", title=task)
-    legend_above(figure, axes[0])
+    legend_above(figure, axes[0], inside=True)
     figure.savefig(RESULTS / "figures" / "time_to_quality.png", dpi=150)
 
 
