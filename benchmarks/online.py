@@ -71,7 +71,7 @@ def table(rows: list[dict[str, str]]) -> str:
         "simulation is used once. Processor time is that of the process that trains, with its first simulations.",
         "Figures of stored simulations are in [accuracy.md](accuracy.md). Written by `python -m benchmarks.online`.",
         "",
-        "| task | training | seed | C2ST | bar | gradient steps | simulations | processor time | observations |",
+        "| task | training | seed | C2ST | goal | gradient steps | simulations | processor time | observations |",
         "|" + "---|" * 9,
     ]
     for row in rows:

@@ -275,7 +275,7 @@ def summary(name: str, row: Row) -> str:
 def write_table(results: dict[str, Row]) -> None:
     """What matters of each row, then all numbers as they were measured."""
     lines = ["# Structured data", "", "Written by `python -m benchmarks.structured`: the default recipe, 10 000"]
-    lines += ["simulations, one training a row, against exact posteriors or long chains.", ""]
+    lines += ["simulations, one training a row, against exact posteriors, long chains or fresh pairs.", ""]
     lines += ["| problem | result | CPU seconds |", "|---|---|---|"]
     for name, row in results.items():
         title = " ".join((ROWS_TITLES.get(name) or name).split())

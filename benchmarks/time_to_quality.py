@@ -143,7 +143,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Each point with the seconds it took, the lowest C2ST of a number of seconds in bold."""
     setting = f"observations 1 to {OBSERVATIONS}, {DRAWS:,} draws, {SIMULATIONS:,} simulations, seed {SEED}"
     lines = ["# C2ST against seconds of training", "", "Written by `python -m benchmarks.time_to_quality`.", ""]
-    lines += [f"Mean C2ST ({setting}) and, in parentheses, the CPU seconds that the training used."]
+    lines += [f"Mean C2ST ({setting}) and, in parentheses, the CPU seconds that the training used;"]
+    lines += ["the limit of propersbi is by the clock."]
     for task in dict.fromkeys(row["task"] for row in rows):
         mine = [row for row in rows if row["task"] == task]
         asked = sorted({int(row["asked_seconds"]) for row in mine})
