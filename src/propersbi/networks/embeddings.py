@@ -22,10 +22,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from propersbi.networks.statistics import split_missing
-from propersbi.samplers import Standardize
+from propersbi.samplers import Sampler, Standardize
 from propersbi.types import InputError
 
-__all__ = ["Embedding", "VectorEmbedding"]
+__all__ = ["Embedding", "EmbeddingSampler", "VectorEmbedding"]
 
 MAX_IMPUTED = 64  # numbers up to which missing ones are predicted from the others: a linear system for each row
 EM_STEPS = 10
@@ -89,6 +89,26 @@ class Embedding(nn.Module, ABC):
 
     def forward(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n features"]:
         return torch.cat([self.statistics(x), self.learn(x)], 1)
+
+
+class EmbeddingSampler(Sampler):
+    """A sampler that may have an embedding in front, whose fixed statistics a regression uses in place of the data."""
+
+    embedding: nn.Module | None
+
+    @property
+    def regressors(self) -> int:
+        """The statistics of the embedding, if it has some."""
+        return self.embedding.fixed if isinstance(self.embedding, Embedding) else super().regressors
+
+    def prepare_regressors(self, x: Float[Tensor, "n *x"]) -> None:
+        """Prepare the embedding."""
+        if isinstance(self.embedding, Embedding):
+            self.embedding.prepare(x)
+
+    def regress_on(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n regressors"]:
+        """The statistics of the embedding, if it has some."""
+        return self.embedding.statistics(x) if isinstance(self.embedding, Embedding) else super().regress_on(x)
 
 
 class VectorEmbedding(Embedding):

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from propersbi.networks.embeddings import Embedding
+from propersbi.networks.embeddings import EmbeddingSampler
 from propersbi.networks.layers import check_sizes, embedded_features
 from propersbi.samplers.base import DensitySampler
 from propersbi.samplers.bounds import UNBOUNDED, Bounds
@@ -25,7 +25,7 @@ __all__ = ["Flow"]
 MAX_WEIGHTS = 10**9
 
 
-class Flow(DensitySampler):
+class Flow(EmbeddingSampler, DensitySampler):
     """A neural spline flow (zuko's).
 
     Arguments:
@@ -76,20 +76,6 @@ class Flow(DensitySampler):
             self.flow = zuko.flows.NSF(dim, features, bins=bins, transforms=transforms, hidden_features=(width, width))
         self.register_buffer("lower", torch.full((dim,), -UNBOUNDED))
         self.register_buffer("upper", torch.full((dim,), UNBOUNDED))
-
-    @property
-    def regressors(self) -> int:
-        """The statistics of the embedding, if it has some."""
-        return self.embedding.fixed if isinstance(self.embedding, Embedding) else super().regressors
-
-    def prepare_regressors(self, x: Float[Tensor, "n *x"]) -> None:
-        """Prepare the embedding."""
-        if isinstance(self.embedding, Embedding):
-            self.embedding.prepare(x)
-
-    def regress_on(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n regressors"]:
-        """The statistics of the embedding, if it has some."""
-        return self.embedding.statistics(x) if isinstance(self.embedding, Embedding) else super().regress_on(x)
 
     def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:  # noqa: ARG002
         """Keep the bounds between which the parameters lie; bounds that move with the data cannot be kept."""

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from propersbi.networks.embeddings import Embedding
+from propersbi.networks.embeddings import Embedding, EmbeddingSampler
 from propersbi.networks.layers import FREQUENCIES, SLOPE, Modulation, check_sizes, embedded_features, level_features
 from propersbi.samplers.bounds import UNBOUNDED, Bounds
 from propersbi.samplers.generator import ChainGenerator
@@ -24,7 +24,7 @@ __all__ = ["GatedBlock", "MLPGenerator"]
 NEAR_BOUND = 2.0  # noise levels from a bound within which a noisy parameter is seen to be near it
 
 
-class MLPGenerator(ChainGenerator):
+class MLPGenerator(EmbeddingSampler, ChainGenerator):
     """A residual trunk run once per row, and a head modulated by noise run once per draw.
 
     As a step of a chain the trunk has a second part that is also conditioned on the noisy parameter, its noise level
@@ -105,20 +105,6 @@ class MLPGenerator(ChainGenerator):
         check_sizes(100, depth=[self.depth + 1], step_depth=[self.step_depth], head=[self.head])
         if not self.places or not set(self.places) <= set(range(self.head + 1)):
             raise InputError(f"Noise must enter at places between 0 and {self.head}, got {self.places}.")
-
-    @property
-    def regressors(self) -> int:
-        """The statistics of the embedding, if it has some."""
-        return self.embedding.fixed if isinstance(self.embedding, Embedding) else super().regressors
-
-    def prepare_regressors(self, x: Float[Tensor, "n *x"]) -> None:
-        """Prepare the embedding."""
-        if isinstance(self.embedding, Embedding):
-            self.embedding.prepare(x)
-
-    def regress_on(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n regressors"]:
-        """The statistics of the embedding, if it has some."""
-        return self.embedding.statistics(x) if isinstance(self.embedding, Embedding) else super().regress_on(x)
 
     def prepare(self, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"], bounds: Bounds) -> None:  # noqa: ARG002
         """Condition a step on the bounds of the prior, so that it learns where its draws should end.
