@@ -109,7 +109,7 @@ def _layers(flat: Tensor, sizes: Sequence[int], x: Tensor) -> list[Tensor]:
     *hidden, (last_matrix, last_bias) = _split(flat, sizes)
     for matrix, bias in hidden:
         outputs.append(torch.baddbmm(bias, outputs[-1], matrix).relu_())
-    return [*outputs, torch.baddbmm(last_bias, outputs[-1], last_matrix)]
+    return [*outputs, (outputs[-1] * last_matrix.mT).sum(2, keepdim=True) + last_bias]
 
 
 def _adam_step(
@@ -125,11 +125,13 @@ def _adam_step(
     delta = ((logits.sigmoid() - y) * mask / count[:, None])[..., None]
     penalty = L2_PENALTY / count[:, None, None]
     for layer, (matrix_gradient, bias_gradient) in reversed(list(enumerate(_split(gradient, sizes)))):
-        matrix = layers[layer][0]
-        matrix_gradient.copy_(torch.baddbmm(matrix * penalty, outputs[layer].mT, delta))
-        bias_gradient.copy_(delta.sum(1, keepdim=True))
+        matrix, single = layers[layer][0], delta.shape[2] == 1
+        # A matrix with a single column is quicker to multiply number by number.
+        product = (outputs[layer] * delta).sum(1).unsqueeze(2) if single else torch.bmm(outputs[layer].mT, delta)
+        torch.addcmul(product, matrix, penalty, out=matrix_gradient)
+        torch.sum(delta, 1, keepdim=True, out=bias_gradient)
         if layer:
-            delta = torch.bmm(delta, matrix.mT)
+            delta = delta * matrix.mT if single else torch.bmm(delta, matrix.mT)
             delta = torch.ops.aten.threshold_backward(delta, outputs[layer], 0)  # the derivative of a ReLU
     mean.lerp_(gradient, 1 - BETAS[0])
     square.mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
