@@ -38,8 +38,12 @@ LEVELS = np.linspace(0.02, 0.98, 49)
 NOISE = (1e-6, 1e-5, 1e-4, 1e-3)  # on data between 0 and 1
 UNCERTAIN = 0.01  # the standard deviation of the draws of a pixel above which it is uncertain
 
-ENERGY = ps.EnergyScore()
-PATCHES = {"energy 8/5": ps.Patched(ENERGY, size=8, step=5), "energy 14/7": ps.Patched(ENERGY, size=14, step=7)}
+ENERGY, KERNEL = ps.EnergyScore(), ps.KernelScore()
+PATCHES = {
+    f"{name} {size}/{step}": ps.Patched(rule, size=size, step=step)
+    for name, rule in (("energy", ENERGY), ("kernel", KERNEL))
+    for size, step in ((8, 5), (14, 7))
+}
 PAPER = Factory("PaperCamera")
 GAN = {**ps.Adversarial.settings, "objective": AdversarialMaker(Factory("PaperImageCritic"), JensenShannon())}
 TRIALS: dict[str, dict[str, Any]] = {
@@ -48,7 +52,7 @@ TRIALS: dict[str, dict[str, Any]] = {
     "m = 10": {"draws": 10},
     "m = 3": {"draws": 3},
     "beta = 1": {"rule": ENERGY},
-    "kernel": {"rule": ps.KernelScore()},
+    "kernel": {"rule": KERNEL},
     **{name: {"rule": rule} for name, rule in PATCHES.items()},
     "wider (24, 48, 96)": {"network": partial(UNetGenerator, channels=(24, 48, 96))},
     "finest ridge 1e-10": {"network": partial(UNetGenerator, finest=1e-10)},

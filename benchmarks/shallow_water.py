@@ -51,6 +51,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "energy 20/10": {"rule": ps.Patched(ENERGY, size=20, step=10)},
     "energy 10/5": {"rule": ps.Patched(ENERGY, size=10, step=5)},
     "kernel": {"rule": KERNEL},
+    "kernel 20/10": {"rule": ps.Patched(KERNEL, size=20, step=10)},
+    "kernel 10/5": {"rule": ps.Patched(KERNEL, size=10, step=5)},
+    "energy, m = 3": {"rule": ENERGY, "draws": 3},
     "GAN": {"objective": adversarial},
 }
 
@@ -172,7 +175,7 @@ def compare(steps: int) -> list[str]:
     """Scores and adversarial training, with equally many steps."""
     lines = ["| trained by | seconds | steps | R2 | NRMSE | calibration error |", "|---|---|---|---|---|---|"]
     for name, options in METHODS.items():
-        folder = FOLDER / f"method-{name.replace(' ', '-').replace('/', '-')}-{steps}"
+        folder = FOLDER / f"method-{name.replace(' ', '').replace('/', '-')}-{steps}"
         note = folder / "measured.json"
         if not note.exists():
             posterior = load_or_train(folder, None, steps, stopping=(), **options)

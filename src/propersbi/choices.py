@@ -37,7 +37,7 @@ CHAIN_WIDTH = 128  # of a network that is one step of several
 EARLIEST_CHECK = 200  # gradient steps after which training must have improved on the linear regression
 CHAIN_RATE = 6e-3  # the learning rate of such a network
 LARGE_DATA = 1000  # numbers in x above which a step of training is costly
-MANY_PAIRS = 9000  # training pairs above which the number of gradient steps grows faster
+FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
 LONG_DECAY = 0.3  # of the weights, there
 LOG_REASON = "positive, and nearer to a normal distribution in logarithms"
@@ -277,7 +277,7 @@ class Choices:
 
     def batch_size(self, rows: int) -> tuple[int, str]:
         """Pairs per step of training."""
-        size = 64 if self.large() else 128 if rows < MANY_PAIRS // 3 else 256
+        size = 64 if self.large() else 128 if rows < FEW_PAIRS else 256
         return min(size, rows), "large data" if self.large() else f"{rows:,} training pairs"
 
     def training(self, objective: Any, steps: int, rows: int, regression: bool) -> TrainConfig:
@@ -287,11 +287,11 @@ class Choices:
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
         if steps != 1:
-            slow = min(300, max_steps // 4), "a chain starts as a Gaussian and needs a slow start to leave it"
-            chosen["warmup"] = self.choose("warmup", *slow)
+            warmup = min(900 if rows < FEW_PAIRS else 300, max_steps // 3)
+            chosen["warmup"] = self.choose("warmup", warmup, "a chain starts as a Gaussian and leaves it slowly")
             if self.own_network():
                 chosen["learning_rate"] = self.choose("learning_rate", CHAIN_RATE, f"a network of width {CHAIN_WIDTH}")
-            if regression:
+            if regression and rows >= FEW_PAIRS:
                 why = "where nothing is left to learn beyond the linear regression, training ends early"
                 chosen["settle"] = self.choose("settle", max(EARLIEST_CHECK, 2 * chosen["warmup"]), why)
             chosen["weight_decay"] = self.choose("weight_decay", *self.weight_decay(rows))
@@ -308,7 +308,7 @@ class Choices:
     def max_steps(self, rows: int, steps: int) -> tuple[int, str]:
         """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
         numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape)
-        usual, few = (2500, 0.25) if steps == 1 else (7000, 0.4)
+        usual, few = (2500, 0.25) if steps == 1 else (7000, min(max(numbers / 30, 0.2), 0.4))
         growth = few if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
         return round(usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 

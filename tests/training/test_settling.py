@@ -7,7 +7,7 @@ import propersbi as ps
 from propersbi.training.config import TrainConfig
 from propersbi.training.history import History, StopReason
 
-QUICK = {"progress": False, "max_steps": 300, "settle": 60, "validate_every": 20, "draws": 5}
+QUICK = {"progress": False, "max_steps": 300, "settle": 60, "validate_every": 20, "draws": 5, "warmup": 75}
 
 
 def linear(n=1500):
@@ -29,6 +29,12 @@ def test_a_linear_problem_ends_early_and_a_curved_one_does_not():
     assert easy.history.steps == 96
     assert hard.history.settled is None
     assert hard.history.steps > 96
+
+
+def test_few_pairs_cannot_tell_that_nothing_is_left_to_learn():
+    theta, x = linear(5000)
+    assert ps.recipe(theta, x).training.settle == 600
+    assert ps.recipe(theta[:1000], x[:1000]).training.settle is None
 
 
 def test_what_is_kept_is_no_worse_than_the_regression():
