@@ -145,7 +145,8 @@ class MLPGenerator(EmbeddingSampler, ChainGenerator):
                 h = self.hidden[place - 1](h)
             if str(place) in self.modulations:
                 h = self.modulations[str(place)](h, z)
-            h = nn.functional.leaky_relu(h, SLOPE, inplace=place > 0 or str(place) in self.modulations)
+            # A layer's output is a view, which autograd copies when it is changed in place.
+            h = nn.functional.leaky_relu(h, SLOPE, inplace=str(place) in self.modulations)
         theta = self.out(h)
         if self.chain:
             theta = theta + z[..., : theta.shape[-1]]
