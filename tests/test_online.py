@@ -56,6 +56,24 @@ def test_rows_that_fail_are_left_out_and_too_many_are_refused():
         fresh_batches(PRIOR, always, 64, workers=0, batched=False)[0]
 
 
+def test_as_many_rows_may_fail_as_are_allowed_to():
+    def fails(theta, rng):
+        if theta[0] < 0.6:
+            raise ValueError("too cold")
+        return theta + 0.1 * rng.normal(size=theta.shape)
+
+    options = {**TINY, "workers": 0, "batched": False, "progress": False}
+    with pytest.raises(ps.SimulationError, match=r"more than max_failed = 0.2 allows.*too cold"):
+        ps.fit_online(PRIOR, fails, **options)
+    with pytest.warns(UserWarning, match="failed"):
+        posterior = ps.fit_online(PRIOR, fails, max_failed=0.9, **options)
+    assert posterior.info["steps"] == 12
+    with pytest.raises(ps.SimulationError, match="too cold"):
+        ps.fit_online(PRIOR, fails, on_error="raise", **options)
+    with pytest.raises(InputError, match="'timeout' is for stored simulations"):
+        ps.fit_online(PRIOR, fails, timeout=5, **options)
+
+
 def test_neither_workers_nor_defaults_of_torch_change_the_posterior():
     def draws(workers):
         return ps.fit_online(PRIOR, simulator, workers=workers, progress=False, **TINY).sample(5, x=[0.5, 0.5], seed=0)

@@ -61,7 +61,9 @@ def fit_online(
         seed: The same seed gives the same batches.
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         progress: Whether to show a progress bar on stderr.
-        **changes: Choices of the recipe, as for :func:`propersbi.fit`.
+        **changes: Choices of the recipe, as for :func:`propersbi.fit`, and what becomes of rows that fail, as for
+            :func:`propersbi.simulate`: ``on_error`` and ``max_failed``, which holds for the first simulations; a batch
+            may lose half of its rows, or as many as ``max_failed`` allows.
 
     Examples:
         >>> posterior = fit_online(
@@ -75,11 +77,16 @@ def fit_online(
     folder = None if folder is None else to_path("folder", folder)
     if "ensemble" in changes:
         raise InputError("'ensemble' is for stored simulations: fresh ones do not leave a network room to memorise.")
+    if changes.pop("timeout", None) is not None:
+        raise InputError(
+            "'timeout' is for stored simulations: online, a row takes milliseconds."
+        )
     if time_limit is None and "max_steps" not in changes:
         time_limit = ONLINE_SECONDS
     if time_limit is not None:
         changes = {**UNTIL_TIME_IS_UP, **changes, "time_limit": time_limit}
     options: dict[str, Any] = {"parameter_names": parameter_names}
+    options |= {name: changes.pop(name) for name in ("on_error", "max_failed") if name in changes}
     if changes.get("missing", "exclude") != "exclude":
         options["missing"] = "allow"
     first = simulate(

@@ -16,7 +16,7 @@ import numpy as np
 from propersbi.simulation.chunking import Chunking
 from propersbi.simulation.chunks import Chunk, Job
 from propersbi.simulation.dispatch import compute
-from propersbi.simulation.failures import SimulationError
+from propersbi.simulation.failures import SimulationError, find_options
 from propersbi.simulation.shards import finite_rows, usable_rows
 from propersbi.simulation.simulations import find_source
 from propersbi.types import Prior, Simulator
@@ -24,6 +24,7 @@ from propersbi.types import Prior, Simulator
 __all__ = ["FreshBatches", "fresh_batches"]
 
 GROUP = "online"  # of the random streams
+HALF = 0.5  # of the rows of a batch may fail, or more if more are allowed to
 AT_ONCE = 8  # batches that a worker computes for one request
 AHEAD = 4  # requests for each worker that are under way or waiting to be used
 
@@ -34,10 +35,12 @@ class FreshBatches:
 
     Arguments:
         job: What simulates a batch; its chunks are the batches.
+        max_failed: The share of the rows of a batch that may fail.
         workers: Processes that simulate ahead; 0 simulates here.
     """
 
     job: Job
+    max_failed: float = HALF
     workers: int = 1
     _pool: Any = field(default=None, init=False, repr=False)
     _bytes: bytes = field(default=b"", init=False, repr=False)
@@ -49,7 +52,7 @@ class FreshBatches:
         chunk: Chunk = self.job(number) if self.workers == 0 else self._fetch(number)
         failures = chunk.failures
         assert chunk.theta is not None
-        if chunk.x is None or 2 * failures.total > len(chunk.theta):
+        if chunk.x is None or failures.total > self.max_failed * len(chunk.theta):
             raise SimulationError(
                 f"{failures.total} of {len(chunk.theta)} simulations of a batch failed. The most frequent error was "
                 f"{failures.most_frequent}."
@@ -119,12 +122,14 @@ def fresh_batches(
         seed: The same seed gives the same batches.
         workers: Processes that simulate ahead; 0 simulates in the process that asks.
         batched: Whether the simulator takes batches; ``None`` finds out.
-        options: Other options of ``simulate``: ``parameter_names``, ``missing``, ``timeout``.
+        options: Other options of ``simulate``: ``parameter_names``, ``missing``, ``on_error``, ``max_failed``.
 
     >>> batches = fresh_batches((0.0, 1.0), lambda theta, rng: theta + rng.normal(size=theta.shape), 4, workers=0)
     >>> batches[3][0].shape, bool((batches[3][1] == batches[3][1]).all())
     ((4, 1), True)
     """
-    source = find_source(prior, simulator, seed, {**(options or {}), "max_failed": 1.0}, progress=False)
+    given = dict(options or {})
+    most = max(HALF, find_options(given).max_failed)  # of few rows a larger share may fail by chance
+    source = find_source(prior, simulator, seed, {**given, "max_failed": 1.0}, progress=False)
     style = source.find_style(batched)
-    return FreshBatches(Job(source, style, size * 2**31, GROUP, Chunking(size), False, None), workers)
+    return FreshBatches(Job(source, style, size * 2**31, GROUP, Chunking(size), False, None), most, workers)
