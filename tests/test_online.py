@@ -179,6 +179,20 @@ def test_a_run_trains_online_and_is_diagnosed(tmp_path):
     assert run.report.exists()
     with pytest.raises(InputError, match="Training online has no rounds"):
         ps.run(own, folder=tmp_path / "r", online=True, rounds=2, progress=False)
+    with pytest.raises(InputError, match="give either 'online' or a 'timeout'"):
+        ps.run(own, folder=tmp_path / "r", online=True, timeout=5, progress=False)
+
+
+@pytest.mark.filterwarnings("ignore:.*failed and are excluded")
+def test_a_run_online_may_lose_as_many_rows_as_it_allows(tmp_path):
+    def fails(theta, rng):
+        if theta[0] < 0.4:
+            raise ValueError("too cold")
+        return simulator(theta, rng)
+
+    own = ps.Problem(prior=PRIOR, simulator=fails, batched=False)
+    run = ps.run(own, folder=tmp_path / "r", online=True, max_failed=0.6, test=30, progress=False, **TINY)
+    assert run.record.training.steps == 12
 
 
 def test_a_run_proposes_to_train_online_if_the_simulator_keeps_up(tmp_path, capsys):

@@ -24,6 +24,7 @@ __all__ = ["Run", "run"]
 
 # Arguments of fit that are no choices of a recipe.
 FIT_ARGUMENTS = ("recipe", "start", "weight", "noise", "parameter_names", "device", "logger")
+ONLINE_OPTIONS = ("batched", "on_error", "max_failed")  # of simulate, which also hold for batches simulated in training
 
 
 def run(
@@ -68,6 +69,8 @@ def run(
         raise InputError(f"'online' must be True or False, got {online!r:.80}.")
     if online and rounds != 1:
         raise InputError(f"Training online has no rounds: give either 'online' or {rounds} rounds.")
+    if online and changes.get("timeout") is not None:
+        raise InputError("'timeout' is for stored simulations: give either 'online' or a 'timeout'.")
     found = load_problem(problem)
     check_ready(found)  # what cannot work should not wait for the simulations
     observed = read_observation(observation, found)
@@ -95,8 +98,8 @@ def run(
                     one_observation(observed.values, shape, name="observation", missing=missing)
             phases.next()
             if online:
-                batched = {"batched": simulation.get("batched")}
-                train_online(started, seed=seed, workers=workers, progress=progress, **batched, **changes)
+                changes |= {name: value for name, value in simulation.items() if name in ONLINE_OPTIONS}
+                train_online(started, seed=seed, workers=workers, progress=progress, **changes)
             else:
                 started.train(seed=seed, progress=progress, **changes)
                 proposal = propose_online(started.record)
