@@ -36,6 +36,15 @@ def test_two_processes_train_as_one_does_by_every_objective_and_read_their_rows_
     np.testing.assert_allclose(continued, first["score"], rtol=1e-6, atol=1e-9)
 
 
+def test_two_processes_train_online_as_one_does(tmp_path):
+    process = start("online", tmp_path)
+    _, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error
+    first, second = (np.load(tmp_path / f"online-{rank}.npy") for rank in (0, 1))
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(first, together.online(tmp_path, 1), rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_process_that_is_killed_ends_the_other_and_one_device_continues(tmp_path):
     checkpoint = tmp_path / "run" / "checkpoint.ckpt"

@@ -1,4 +1,4 @@
-"""Trainings on one device and on several: ``python -m tests.training.together train|fit FOLDER DEVICES``."""
+"""Trainings on one device and on several: ``python -m tests.training.together train|fit|online FOLDER DEVICES``."""
 
 import os
 import sys
@@ -99,6 +99,17 @@ def fit(folder, devices, steps=20_000):
     return ps.fit(*sims, prior=prior, folder=folder / "run", devices=devices, max_steps=steps, **options)
 
 
+def online(folder, devices):
+    """Train on fresh simulations, by a sampler whose noise is fixed; the first process keeps the weights."""
+    torch.manual_seed(0)
+    options = {"network": FixedNoise(), "simulations": 100, "batch_size": BATCH, "draws": 4, "max_steps": STEPS}
+    options |= {"workers": 0, "keep": "last", "device": "cpu", "progress": False, "warmup": 1}
+    posterior = ps.fit_online([(0.0, 1.0), (0.0, 1.0)], simulator, devices=devices, **options)
+    weights = torch.cat([weight.detach().flatten() for weight in posterior.sampler.parameters()]).numpy()
+    np.save(folder / f"online-{os.environ.get('LOCAL_RANK', '0')}.npy", weights)
+    return weights
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {"train": train_all, "fit": fit}[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))
+    {"train": train_all, "fit": fit, "online": online}[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))
