@@ -91,7 +91,7 @@ def _lines(spec: Spec, results: Path, _runs: Path) -> Iterator[tuple[str, Any]]:
         one.set_xscale("log")
         label(one, x="simulations", y=NAMES[metric], title=part.content["task"])
     _legend(figure, axes)
-    caption = "points: measured (hollow: some with fewer steps or simulations); faint lines: published"
+    caption = "points: measured (hollow: reduced, such as a smaller critic); faint lines: published"
     figure.supxlabel(caption, fontsize=7.5, color=PRIOR)
     yield spec.name, figure
 
