@@ -131,7 +131,7 @@ HEAD = "| | training s | steps | RMSE | calibration error | on uncertain pixels 
 
 def row(name: str, posterior: Posterior, metrics: dict[str, float]) -> str:
     return (
-        f"| {name} | {posterior.info['seconds']:.0f} | {posterior.info['steps']} | **{metrics['rmse']:.4f}** "
+        f"| {name} | {posterior.info['seconds']:.0f} | {posterior.info['steps']} | {metrics['rmse']:.4f} "
         f"| {metrics['calibration']:.3f} | {metrics['uncertain']:.3f} | {metrics['coverage']:.3f} "
         f"| {metrics['ms']:.1f} |"
     )

@@ -78,9 +78,7 @@ def fit_online(
     if "ensemble" in changes:
         raise InputError("'ensemble' is for stored simulations: fresh ones do not leave a network room to memorise.")
     if changes.pop("timeout", None) is not None:
-        raise InputError(
-            "'timeout' is for stored simulations: online, a row takes milliseconds."
-        )
+        raise InputError("'timeout' is for stored simulations: online, a row takes milliseconds.")
     if time_limit is None and "max_steps" not in changes:
         time_limit = ONLINE_SECONDS
     if time_limit is not None:

@@ -56,7 +56,8 @@ def test_the_regression_with_truncated_errors_finds_the_likelihood():
     theta, x = uniform_pairs()
     scale = theta.std()
     bounds = [spread(end, theta) / scale for end in (-1.0, 1.0)]
-    slope, shift, sigma = fit_truncated(theta / scale, x, *bounds)
+    slope, shift, sigma, described = fit_truncated(theta / scale, x, *bounds)
+    assert described.all()
     assert abs(slope.item() * scale - 1) < 0.05
     assert abs(shift.item()) < 0.03
     assert abs(sigma.item() * scale - 0.3) < 0.02
@@ -65,10 +66,19 @@ def test_the_regression_with_truncated_errors_finds_the_likelihood():
 def test_what_does_not_predict_better_is_not_used():
     rng = np.random.default_rng(0)
     theta, x = torch.as_tensor(rng.normal(size=(60, 2))), torch.as_tensor(rng.normal(size=(60, 40)))
-    slope, shift, sigma = fit_truncated(theta, x, spread(-9.0, theta), spread(9.0, theta))
+    slope, shift, sigma, described = fit_truncated(theta, x, spread(-9.0, theta), spread(9.0, theta))
+    assert not described.any()
     assert (slope == 0).all()
     assert (shift == 0).all()
     assert (sigma == 1).all()
+
+
+def test_a_regression_that_is_flat_between_the_bounds_is_not_used():
+    """The sign of theta is lost: the regression sees a flat distribution, the posterior has two modes."""
+    rng = np.random.default_rng(0)
+    theta = torch.as_tensor(rng.uniform(-1, 1, (2000, 1))) / 3**-0.5
+    *_, described = fit_truncated(theta, theta.abs(), spread(-(3**0.5), theta), spread(3**0.5, theta))
+    assert not described.any()
 
 
 def test_before_training_a_chain_draws_the_truncated_regression():

@@ -142,10 +142,11 @@ class Refined(RefinedSampler):
             self.tilt.copy_(bounds.tilt)
         flat = self.regress_on(x).float()
         _, lower, upper = self._start(flat)
-        for buffer, found in zip(
-            (self.slope, self.shift, self.scale), fit_truncated(theta.flatten(1), flat, lower, upper), strict=True
-        ):
+        slope, shift, scale, described = fit_truncated(theta.flatten(1), flat, lower, upper)
+        for buffer, found in ((self.slope, slope), (self.shift, shift), (self.scale, scale)):
             buffer.copy_(found)
+        self.lower.masked_fill_(~described, -UNBOUNDED)  # elsewhere steps start as normal distributions
+        self.upper.masked_fill_(~described, UNBOUNDED)
 
     def training_pair(
         self, m: int, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]

@@ -15,7 +15,7 @@ import math
 from typing import Any, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 __all__ = ["fit_truncated", "truncate"]
@@ -23,6 +23,7 @@ __all__ = ["fit_truncated", "truncate"]
 FAR = 5.0  # standard deviations from the mean beyond which bounds on both sides make no difference
 OUTSIDE = 8.0  # standard deviations that the mean may lie outside the bounds; beyond, single precision underflows
 WIDEST = 3.0  # standard deviations of what is regressed: a flat distribution between bounds has no finite one
+NARROW = 0.25  # of the distance of the bounds: a wider regression says little of where the parameter lies between them
 CHECKED_SHARE = 0.2  # of the rows that a regression is checked on
 FITTED_NUMBERS = 2_000_000  # of x, at most, that a regression is found on
 
@@ -75,13 +76,14 @@ def _probability(v: Tensor) -> Tensor:
 
 def fit_truncated(
     theta: Float[Tensor, "n dim"], x: Float[Tensor, "n features"], lower: Float[Tensor, "n dim"], upper: Tensor
-) -> tuple[Float[Tensor, "features dim"], Float[Tensor, " dim"], Float[Tensor, " dim"]]:
+) -> tuple[Float[Tensor, "features dim"], Float[Tensor, " dim"], Float[Tensor, " dim"], Bool[Tensor, " dim"]]:
     r"""Slope, intercept and scale of a linear regression with truncated normal errors, by maximum likelihood.
 
     .. math:: \theta \sim N\big(A^T x + b,\, \sigma^2\big) \text{ truncated to the bounds},
 
-    parameter by parameter. Zero, zero and one, which suit standardised residuals, are kept where nothing better
-    predicts the parameters of rows that were not fitted.
+    parameter by parameter, and which parameters it describes. Zero, zero and one, which suit standardised residuals,
+    are kept where they predict the parameters of other rows as well, or where the regression is nearly flat between
+    the bounds.
 
     Arguments:
         theta: Parameters, in units in which they have mean 0 and standard deviation 1.
@@ -99,9 +101,9 @@ def fit_truncated(
     rest = [part[:checked] for part in (theta, x, lower, upper)]
     gain = _log_likelihood(weights, *rest) - _log_likelihood(torch.zeros_like(weights), *rest)
     better = gain.mean(0) > gain.std(0) / math.sqrt(checked)
-    better &= weights.isfinite().all(0)
+    better &= weights.isfinite().all(0) & (_scale(weights) < NARROW * (upper - lower).mean(0))
     weights = torch.where(better, weights, 0.0)
-    return weights[:-2], weights[-2], _scale(weights)
+    return weights[:-2], weights[-2], _scale(weights), better
 
 
 def _maximise(theta: Tensor, x: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
