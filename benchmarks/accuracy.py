@@ -220,12 +220,12 @@ def between(text: str, name: str) -> list[str]:
 
 
 def brief(rows: list[dict[str, str]]) -> str:
-    """The README's table: seed 0 of the defaults beside sbi's methods trained here, and published figures."""
+    """The README's table: the defaults, averaged over seeds, sbi's methods trained here, and published figures."""
     peers = list(PEERS)
     columns = ["task", "simulations", "propersbi", "training", *(f"{name}, here" for name in peers), *IN_README]
     columns += ["best published"]
     lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    measured = {(row["task"], row["simulations"], row["method"]): row for row in rows if row["seed"] == "0"}
+    measured = over_seeds(rows)
     for (task, simulations, method), row in measured.items():
         if method == "default":
             figures = published(row)
@@ -237,10 +237,32 @@ def brief(rows: list[dict[str, str]]) -> str:
             least = min(float(cell.strip(READ_OFF)) for cell in cells if cell)
             cells = [f"**{cell}**" if cell and float(cell.strip(READ_OFF)) == least else cell for cell in cells]
             cells[-1] += f" {', '.join(other['method'] for other in best)}"
-            lines.append(
-                f"| {task} | {int(simulations):,} | {cells[0]}{mark(row)} | {training(row)} | {' | '.join(cells[1:])} |"
-            )
+            seeds = f" ({row['seeds']} seeds)" if row["seeds"] != "1" else ""
+            found = f"{cells[0]}{mark(row)}{seeds} | {training(row)}"
+            lines.append(f"| {task} | {int(simulations):,} | {found} | {' | '.join(cells[1:])} |")
     return "\n".join([*lines, ""])
+
+
+def over_seeds(rows: list[dict[str, str]]) -> dict[tuple[str, ...], dict[str, str]]:
+    """Rows by task, simulations and method, averaged over the seeds that were measured with the version of seed 0."""
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for row in sorted(rows, key=lambda row: int(row["seed"])):
+        groups.setdefault((row["task"], row["simulations"], row["method"]), []).append(row)
+    found = {}
+    for key, group in groups.items():
+        alike = [row for row in group if row["version"] == group[0]["version"]]
+        means = {name: mean_of([row[name] for row in alike]) for name in ("c2st", "train_seconds", "cpu_seconds")}
+        found[key] = {**group[0], **means, "seeds": str(len(alike))}
+    return found
+
+
+def mean_of(values: list[str]) -> str:
+    """The mean of numbers as text, empty if one of them is.
+
+    >>> mean_of(["1.0", "2.0"]), mean_of(["1.0", ""])
+    ('1.5', '')
+    """
+    return str(float(np.mean([float(value) for value in values]))) if all(values) else ""
 
 
 def _key(row: dict[str, str]) -> tuple[str, ...]:
