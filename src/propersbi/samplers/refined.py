@@ -145,8 +145,9 @@ class Refined(RefinedSampler):
         slope, shift, scale, described = fit_truncated(theta.flatten(1), flat, lower, upper)
         for buffer, found in ((self.slope, slope), (self.shift, shift), (self.scale, scale)):
             buffer.copy_(found)
-        self.lower.masked_fill_(~described, -UNBOUNDED)  # elsewhere steps start as normal distributions
-        self.upper.masked_fill_(~described, UNBOUNDED)
+        others = ~described.to(self.lower.device)  # where steps start as normal distributions
+        self.lower.masked_fill_(others, -UNBOUNDED)
+        self.upper.masked_fill_(others, UNBOUNDED)
 
     def training_pair(
         self, m: int, theta: Float[Tensor, "n *theta"], x: Float[Tensor, "n *x"]
