@@ -100,7 +100,7 @@ def fit(folder, devices, steps=20_000):
 
 
 def online(folder, devices):
-    """Train on fresh simulations, by a sampler whose noise is fixed; the first process keeps the weights."""
+    """Train on fresh simulations, by a sampler whose noise is fixed; each process keeps its weights."""
     torch.manual_seed(0)
     options = {"network": FixedNoise(), "simulations": 100, "batch_size": BATCH, "draws": 4, "max_steps": STEPS}
     options |= {"workers": 0, "keep": "last", "device": "cpu", "progress": False, "warmup": 1}
