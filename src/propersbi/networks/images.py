@@ -20,10 +20,10 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu
+from torch.nn.functional import layer_norm, leaky_relu
 
 from propersbi.networks.embeddings import Embedding, check_shape
-from propersbi.networks.statistics import moments, split_missing
+from propersbi.networks.statistics import log_second_differences, log_spectrum, moments, rings, split_missing
 from propersbi.types import InputError
 
 __all__ = ["GridEmbedding", "ImageEmbedding", "image_axes", "is_grid"]
@@ -60,8 +60,9 @@ def image_axes(shape: Sequence[int]) -> tuple[int, int, int, bool] | None:
 class ImageEmbedding(Embedding):
     """Features of an image.
 
-    The statistics are the moments of each channel and the means over a grid of 4 x 4 parts. Missing pixels are zero,
-    and a channel more says where they are.
+    The statistics are, of each channel, the moments, the means over a grid of 4 x 4 parts, the power in each half
+    octave of the spectrum and the second differences at each scale. Missing pixels are zero, and a channel more says
+    where they are.
 
     Arguments:
         x_shape: ``(rows, columns)``, ``(channels, rows, columns)`` or ``(rows, columns, channels)``.
@@ -70,7 +71,7 @@ class ImageEmbedding(Embedding):
 
     Examples:
         >>> ImageEmbedding((32, 32, 3), learnt=10)(torch.zeros(5, 32, 32, 3)).shape
-        torch.Size([5, 67])
+        torch.Size([5, 115])
     """
 
     def __init__(self, x_shape: Sequence[int], *, channels: int = 16, learnt: int = 64) -> None:
@@ -79,9 +80,8 @@ class ImageEmbedding(Embedding):
         check_shape("An image's", x_shape, axes is not None, expected)
         assert axes is not None
         self.colours, rows, columns, self.last_axis = axes
-        names = [f"{kind} of channel {i}" for kind in ("mean", "log sd", "skewness") for i in range(self.colours)]
-        parts = [(i, j, k) for i in range(self.colours) for j in range(COARSE) for k in range(COARSE)]
-        super().__init__(x_shape, [*names, *(f"mean of channel {i}, part ({j}, {k})" for i, j, k in parts)])
+        self.scales = int(math.log2(min(rows, columns) / COARSE))
+        super().__init__(x_shape, self._names(len(rings(rows, columns))))
         self.channels, self.learnt = channels, learnt
         layers: list[nn.Module] = []
         before, size, wide = 2 * self.colours, (rows, columns), channels
@@ -90,6 +90,15 @@ class ImageEmbedding(Embedding):
             before, size, wide = wide, (-(-size[0] // 2), -(-size[1] // 2)), min(2 * wide, 4 * channels)
         self.convolutions = nn.Sequential(*layers)
         self.read = nn.Linear(before * math.prod(size), learnt)
+
+    def _names(self, octaves: int) -> list[str]:
+        colours = range(self.colours)
+        names = [f"{kind} of channel {i}" for kind in ("mean", "log sd", "skewness") for i in colours]
+        parts = [(i, j, k) for i in colours for j in range(COARSE) for k in range(COARSE)]
+        names += [f"mean of channel {i}, part ({j}, {k})" for i, j, k in parts]
+        names += [f"log power of channel {i}, half octave {j}" for i in colours for j in range(octaves)]
+        differences = [(2**j, axis, i) for j in range(self.scales) for axis in ("rows", "columns") for i in colours]
+        return names + [f"log second difference over {j} {axis} of channel {i}" for j, axis, i in differences]
 
     def _pixels(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Values and mask ``(n, channels, rows, columns)``."""
@@ -102,11 +111,13 @@ class ImageEmbedding(Embedding):
         share = nn.functional.adaptive_avg_pool2d(mask.float(), COARSE)
         means = torch.where(share > 0, total / share.clamp_min(1e-6), torch.nan)
         pixels = (v.flatten(2).transpose(1, 2) for v in (values, mask))
-        return torch.cat([moments(*pixels), means.flatten(1)], 1)
+        textures = [log_spectrum(values, mask), log_second_differences(values, mask, self.scales)]
+        return torch.cat([moments(*pixels), means.flatten(1), *textures], 1)
 
     def learn(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n learnt"]:
         values, mask = self._pixels(x)
-        return self.read(self.convolutions(torch.cat([values, mask.float()], 1)).flatten(1))
+        features = self.read(self.convolutions(torch.cat([values, mask.float()], 1)).flatten(1))
+        return layer_norm(features, (self.learnt,))  # images may differ in size by orders of magnitude
 
 
 class GridEmbedding(nn.Module):

@@ -4,27 +4,34 @@ Entries that a mask hides do not count, wherever they stand: padding further cha
 computed, such as the variance of a single number, is NaN. Scales are logarithms and shapes are bounded, so that a
 linear function of the statistics already says much about parameters.
 
-Arguments are rows ``(n, N, d)`` of ``d`` numbers at ``N`` places, with zeros where the mask of the same shape is false.
+Arguments are rows ``(n, N, d)`` of ``d`` numbers at ``N`` places, or grids ``(n, channels, rows, columns)``, with zeros
+where the mask of the same shape is false.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 __all__ = [
     "autocorrelations",
     "correlations",
     "log_increments",
+    "log_second_differences",
+    "log_spectrum",
     "log_waves",
     "masked_mean",
     "moments",
     "powers_of_two",
     "quantiles",
+    "rings",
     "segment_means",
     "split_missing",
 ]
@@ -34,6 +41,8 @@ SMALL = 1e-12  # added to variances before their logarithm is taken, in squared 
 Places = Float[Tensor, "n places d"]
 Mask = Bool[Tensor, "n places d"]
 Row = Float[Tensor, "n k"]
+Grid = Float[Tensor, "n channels rows columns"]
+GridMask = Bool[Tensor, "n channels rows columns"]
 
 
 def split_missing(x: Float[Tensor, "*shape"]) -> tuple[Float[Tensor, "*shape"], Bool[Tensor, "*shape"]]:
@@ -114,6 +123,51 @@ def log_waves(x: Places, mask: Mask, widths: Sequence[int]) -> Row:
         ends = torch.arange(width, x.shape[1] + 1, device=x.device)[:, None]
         means, enough = (totals / seen.clamp_min(1)).float(), (2 * seen > width) & (ends <= length)
         found.append(_log_square(means[:, width:] - means[:, :-width], enough[:, width:] & enough[:, :-width]))
+    return torch.cat(found, 1)
+
+
+@cache
+def rings(rows: int, columns: int) -> np.ndarray:
+    """Weights ``(rings, coefficients)`` of a real Fourier transform in means over rings, two in each octave.
+
+    >>> weights = rings(16, 16)
+    >>> weights.shape, weights.sum(1).round(5).tolist()[:2]
+    ((8, 144), [1.0, 1.0])
+    """
+    down, across = np.fft.fftfreq(rows)[:, None], np.fft.rfftfreq(columns)
+    cycles = max(rows, columns) * np.hypot(down, across).ravel()
+    twins = np.broadcast_to(np.where((across == 0) | (across == 0.5), 1.0, 2.0), (rows, len(across))).ravel()
+    octaves = np.round(2 * np.log2(np.maximum(cycles, 0.5)))
+    found = [twins * ((octaves == ring) & (cycles > 0)) for ring in np.unique(octaves[cycles > 0])]
+    return np.stack([weights / weights.sum() for weights in found]).astype(np.float32)
+
+
+def log_spectrum(x: Grid, mask: GridMask) -> Row:
+    """The logarithm of the root mean power in each of the :func:`rings`, of each channel."""
+    weights = torch.as_tensor(rings(*x.shape[2:]), device=x.device)
+    count = mask.sum((2, 3), keepdim=True).clamp_min(1)
+    centred = torch.where(mask, x - (x * mask).sum((2, 3), keepdim=True) / count, 0.0)
+    power = torch.fft.rfft2(centred).abs().square().flatten(2) @ weights.T
+    return _log_scale(power / count.squeeze(3), mask.any(3).any(2).unsqueeze(2)).flatten(1)
+
+
+def log_second_differences(x: Grid, mask: GridMask, scales: int) -> Row:
+    """The logarithm of the root mean square of second differences along rows and columns, of each channel.
+
+    Found on the grid and on means over 2 x 2, 4 x 4, ... of its points, of which half must be there. Unlike a Fourier
+    transform, they need no periodic boundaries.
+    """
+    found = []
+    for _ in range(scales):
+        for axis in (2, 3):
+            inner = x.shape[axis] - 2
+            parts, seen = ([v.narrow(axis, i, inner) for i in range(3)] for v in (x, mask))
+            known = seen[0] & seen[1] & seen[2]
+            twice = (parts[0] - 2 * parts[1] + parts[2]) * known
+            count = known.sum((2, 3))
+            found.append(_log_scale(twice.square().sum((2, 3)) / count.clamp_min(1), count > 0))
+        total, share = avg_pool2d(x, 2), avg_pool2d(mask.float(), 2)
+        x, mask = torch.where(share >= 0.5, total / share.clamp_min(0.25), 0.0), share >= 0.5
     return torch.cat(found, 1)
 
 

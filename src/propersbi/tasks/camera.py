@@ -30,11 +30,11 @@ from propersbi.types import Prior
 
 __all__ = ["TASK", "make_task", "simulate"]
 
-BLUR, BLUR_RADIUS = 3.0, 12  # pixels: the standard deviation and the truncation of the kernel
+BLUR = 3.0  # pixels: the standard deviation of the kernel, which ends at four of them
 FOLDER_VARIABLE = "PROPERSBI_EMNIST"
 
 
-def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def simulate(theta: np.ndarray, rng: np.random.Generator, blur: float = BLUR) -> np.ndarray:
     """Noisy, blurred images ``(n, 28, 28)`` of images ``(n, 28, 28)``.
 
     >>> simulate(np.ones((1, 28, 28)), np.random.default_rng(0)).shape
@@ -45,7 +45,7 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     counts = np.zeros(image.shape, np.float32)
     nonzero = image > 0  # the noise of black pixels is zero
     counts[nonzero] = rng.poisson((image * level)[nonzero])
-    rows, columns = blurring(image.shape[1]), blurring(image.shape[2])
+    rows, columns = blurring(image.shape[1], blur), blurring(image.shape[2], blur)
     blurred: np.ndarray = rows @ np.clip(counts / level, 0, 1) @ columns.T
     return blurred
 
@@ -62,14 +62,15 @@ def _photons(image: np.ndarray) -> np.ndarray:
 
 
 @cache
-def blurring(size: int) -> np.ndarray:
+def blurring(size: int, blur: float = BLUR) -> np.ndarray:
     """The matrix ``(size, size)`` that blurs along one axis, with reflection at both ends.
 
     >>> np.allclose(blurring(28).sum(1), 1)
     True
     """
-    offset = np.arange(-BLUR_RADIUS, BLUR_RADIUS + 1)
-    weight = np.exp(-0.5 * (offset / BLUR) ** 2)
+    radius = round(4 * blur)
+    offset = np.arange(-radius, radius + 1)
+    weight = np.exp(-0.5 * (offset / blur) ** 2)
     row = np.arange(size)[:, None]
     position = (row + offset) % (2 * size)
     column = np.where(position < size, position, 2 * size - 1 - position)
