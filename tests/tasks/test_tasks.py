@@ -22,7 +22,8 @@ from propersbi.tasks.priors import BoxUniform, Gaussian, LogNormal
 from propersbi.tasks.reference.truncation import log_mass_between
 from propersbi.types import InputError
 
-CALIBRATION_PAIRS = {"bernoulli_glm": 150, "lotka_volterra": 10, "sir": 20, "slcp_distractors": 100}
+CALIBRATION_PAIRS = {"bernoulli_glm": 150, "bernoulli_glm_raw": 60, "lotka_volterra": 10, "sir": 20}
+CALIBRATION_PAIRS |= {"slcp_distractors": 100}
 """The number of posteriors sampled to check calibration, where sampling is slow."""
 
 every_task = pytest.mark.parametrize("name", tasks.names())
@@ -226,6 +227,17 @@ def test_glm_posterior_has_a_score_of_mean_zero(spikes):
 def test_glm_impossible_observation():
     with pytest.raises(InputError, match="impossible under this task: no spike train has the summaries"):
         tasks.get("bernoulli_glm").reference_posterior(np.full(10, 101.0), 10, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("i", [1, 10])
+def test_raw_spikes_have_the_sums_and_the_posterior_of_the_glm(i):
+    sums, raw = tasks.get("bernoulli_glm"), tasks.get("bernoulli_glm_raw")
+    np.testing.assert_allclose(raw.observation(i) @ bernoulli_glm.DESIGN, sums.observation(i), atol=1e-4)
+    assert np.array_equal(raw.true_parameters(i), sums.true_parameters(i))
+    draws = [task.reference_posterior(task.observation(i), 20, np.random.default_rng(0)) for task in (sums, raw)]
+    np.testing.assert_allclose(*draws, atol=1e-3)
+    with pytest.raises(InputError, match="0 or 1"):
+        raw.reference_posterior(np.full(100, 0.5), 5, np.random.default_rng(0))
 
 
 # -- Gaussian tasks

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, leaky_relu
+from torch.nn.functional import leaky_relu
 
 from propersbi.networks.embeddings import Embedding, check_shape
 from propersbi.networks.statistics import log_second_differences, log_spectrum, moments, rings, split_missing
@@ -117,7 +117,8 @@ class ImageEmbedding(Embedding):
     def learn(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n learnt"]:
         values, mask = self._pixels(x)
         features = self.read(self.convolutions(torch.cat([values, mask.float()], 1)).flatten(1))
-        return layer_norm(features, (self.learnt,))  # images may differ in size by orders of magnitude
+        size = features.square().mean(1, keepdim=True).sqrt()
+        return features / size.clamp_min(1.0)  # images may differ in size by orders of magnitude
 
 
 class GridEmbedding(nn.Module):

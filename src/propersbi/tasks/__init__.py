@@ -4,8 +4,8 @@ Tasks are NumPy only, so that a simulation worker need not load torch, and each 
 
 >>> from propersbi import tasks
 >>> tasks.names()  # doctest: +NORMALIZE_WHITESPACE
-('bernoulli_glm', 'camera', 'gaussian_linear', 'gaussian_linear_uniform', 'gaussian_mixture', 'lotka_volterra',
- 'shallow_water', 'sir', 'slcp', 'slcp_distractors', 'two_moons')
+('bernoulli_glm', 'bernoulli_glm_raw', 'camera', 'gaussian_linear', 'gaussian_linear_uniform', 'gaussian_mixture',
+ 'lotka_volterra', 'shallow_water', 'sir', 'slcp', 'slcp_distractors', 'two_moons')
 >>> tasks.get("two_moons").observation(1)
 array([-0.6396706 ,  0.16234657])
 """
@@ -25,6 +25,7 @@ __all__ = ["get", "names"]
 
 _NAMES = (
     "bernoulli_glm",
+    "bernoulli_glm_raw",
     "camera",
     "gaussian_linear",
     "gaussian_linear_uniform",

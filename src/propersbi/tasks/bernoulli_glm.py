@@ -59,9 +59,14 @@ def simulate(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     >>> simulate(np.zeros((1, 10)), np.random.default_rng(0)).shape
     (1, 10)
     """
-    spikes = rng.random((len(theta), len(DESIGN))) < _probability(theta)
-    summaries: np.ndarray = spikes @ DESIGN
+    summaries: np.ndarray = simulate_spikes(theta, rng) @ DESIGN
     return summaries
+
+
+def simulate_spikes(theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Spike trains ``(n, 100)`` of zeros and ones."""
+    spikes = rng.random((len(theta), len(DESIGN))) < _probability(theta)
+    return spikes.astype(float)
 
 
 def reference_posterior(x: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
