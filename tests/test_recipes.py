@@ -93,7 +93,7 @@ def test_objects_of_the_users_own_are_kept_by_name_and_must_be_passed_again():
                 "linear regression first: ",
             ],
         ),
-        (((2,), (100,)), ["weight decay 1: 100 numbers in x"]),
+        (((2,), (100,)), ["weight decay 0.3: 100 numbers in x"]),
         (((8, 8), (8, 8)), ["network UNetGenerator(): theta and x are images", "5 draws per pair: images are large"]),
         (((3,), (40, 40)), ["embedding ImageEmbedding(): x: an image, by its shape (40, 40)", "8 refinement steps: "]),
         (((3,), (120, 90)), ["embedding GridEmbedding(): 10800 numbers in x", "draws in one pass: 10800 numbers in x"]),
@@ -117,8 +117,8 @@ def test_what_was_asked_for_is_marked_and_the_rest_follows_from_it():
 
 
 def test_weights_decay_where_data_have_many_numbers():
-    assert Choices((2,), (100,), 1).weight_decay(9000)[0] == 1.0
-    assert Choices((2,), (100,), 1).weight_decay(90_000)[0] == pytest.approx(0.1)  # as much per pass
+    assert Choices((2,), (100,), 1).weight_decay(9000)[0] == 0.3
+    assert Choices((2,), (100,), 1).weight_decay(90_000)[0] == pytest.approx(0.03)  # as much per pass
     others = [
         Choices((2,), (20,), 1),
         Choices((2,), (100,), 1, changes={"embedding": torch.nn.Linear(100, 3)}),

@@ -39,7 +39,7 @@ CHAIN_RATE = 6e-3  # the learning rate of such a network
 LARGE_DATA = 1000  # numbers in x above which a step of training is costly
 FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
-LONG_DECAY = 1.0  # of the weights, there
+LONG_DECAY = 0.3  # of the weights, there
 LOG_REASON = "positive, and nearer to a normal distribution in logarithms"
 
 
@@ -58,9 +58,9 @@ def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
         >>> theta, x = np.random.rand(1000, 2), np.random.rand(1000, 100)
         >>> made = recipe(theta, x)
         >>> made.draws, made.refinement_steps, made.training.weight_decay
-        (10, 8, 1.0)
+        (10, 8, 0.3)
         >>> [line.strip() for line in str(made).splitlines() if "weight decay" in line]
-        ['weight decay 1: 100 numbers in x']
+        ['weight decay 0.3: 100 numbers in x']
     """
     columns = describe_columns(theta)
     return Choices.of(checked_pairs(theta, x, changes.get("missing")), prior, changes, columns=columns).recipe()
