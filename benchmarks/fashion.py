@@ -74,7 +74,7 @@ def table(rows: dict[str, dict[str, float]]) -> str:
         "By `python -m benchmarks.fashion`, where the problem is described: the default recipe on one thread, for so",
         f"many minutes, seed {SEED}; {TEST} test images, {DRAWS} draws each. RMSE of draws: pixels from -1 to 1. Of",
         "the mean: from 0 to 1. Calibration error and coverage as in the other tables of the camera. Published times",
-        "are of a GPU.",
+        "are of another machine.",
         "",
         "| | images | minutes | RMSE of draws | of the mean | calibration error | 90 % coverage | ms per draw |",
         "|---" * 8 + "|",

@@ -13,7 +13,6 @@ import argparse
 import time
 from collections.abc import Iterable
 from datetime import date
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,12 +20,12 @@ import numpy as np
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
 from benchmarks.structured import inside_band, rounded
+from benchmarks.structured_pictures import FIGURES
 
 POINTS, PAIRS, DRAWS, SEED, GROUP, OBSERVATIONS = 64, 1000, 1000, 0, 250, 10
 CENTER, SCALE, NAMES = np.array([0.0, 3.0]), np.array([0.3, 0.5]), ["log sigma", "alpha"]
 GRID = CENTER[:, None] + SCALE[:, None] * np.linspace(-5, 5, 1000)
 LEVELS = np.linspace(0.005, 0.995, 20)
-FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 K = np.hypot(np.fft.fftfreq(POINTS)[:, None], np.fft.rfftfreq(POINTS))
 WEIGHTS = np.where(np.arange(POINTS // 2 + 1) % (POINTS // 2) == 0, 0.5, 1.0) * (K > 0)  # independent coefficients
 PUBLISHED = {
@@ -40,7 +39,7 @@ def prior(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def log_power(theta: np.ndarray) -> np.ndarray:
-    """The logarithm of the spectrum ``(n, rows, columns)``, whose mean is left at one."""
+    """The logarithm of the spectrum ``(n, rows, columns)``; that of the mean of a field, which is zero, has no use."""
     sigma, alpha = (values[:, None, None] for values in theta.T)
     return np.asarray(2 * sigma - alpha * np.log(np.abs(alpha) * np.where(K > 0, K, 1.0)))
 

@@ -49,6 +49,15 @@ def test_textures_hardly_change_where_few_pixels_are_missing():
     assert (whole - some).abs().max() < 0.3
 
 
+def test_the_size_of_learnt_features_is_limited_and_small_ones_are_left_alone():
+    torch.manual_seed(0)
+    embedding, x = ImageEmbedding((16, 16)), torch.randn(5, 16, 16)
+    usual, large, larger = (embedding.learn(scale * x).square().mean(1).sqrt() for scale in (1.0, 1e3, 1e6))
+    assert usual.max() < 0.9  # below the limit
+    torch.testing.assert_close(large, torch.ones(5))
+    torch.testing.assert_close(larger, torch.ones(5))
+
+
 def test_statistics_of_an_image_tell_the_slope_of_its_spectrum():
     rng = np.random.default_rng(0)
     slopes = rng.uniform(1, 4, 600)
