@@ -94,6 +94,7 @@ def run(options: Any) -> int:
     waiting = [cell for cell in cells if not bench.is_finished(cell, options.results, options.runs)]
     bench.collect(cells, options.results, options.runs)
     print(f"{len(cells) - len(waiting)} of {len(cells)} cells are measured and skipped.", file=sys.stderr)
+    print(long_runs(waiting), end="", file=sys.stderr)
     failed, shown = list[str](), 0.0
     running: dict[subprocess.Popen[bytes], bench.Cell] = {}
     bar = progress_bar(len(cells), "cells", "cell", show=True, done=len(cells) - len(waiting))
@@ -118,6 +119,14 @@ def run(options: Any) -> int:
     for sentence in failed:
         print(sentence, file=sys.stderr)
     return 1 if failed else 0
+
+
+def long_runs(cells: list[bench.Cell]) -> str:
+    """A line on the cells that take hours: adversarial training with critics of the paper's size."""
+    games = [cell.name for cell in cells if "gan" in cell.method and cell.seconds is None]
+    if not games:
+        return ""
+    return f"Each of these takes hours with the paper's critic, '--budget' takes a smaller one: {', '.join(games)}.\n"
 
 
 def _start(cell: bench.Cell, options: Any) -> subprocess.Popen[bytes]:

@@ -32,7 +32,7 @@ FAMILIES = ("paper", "ours")
 TASK_KEYS = {"family", "published", "task", "simulations", "seeds", "metrics", "evaluation", "training", "methods"}
 SPEC_KEYS = TASK_KEYS | {"title", "reduced", "figure"}
 FIGURE_KEYS = {"draw", "panels", "metric", "only", "observation"}
-METHOD_KEYS = {"name", "m", "rule", "gan", "as"}
+METHOD_KEYS = {"name", "m", "rule", "gan", "as", "more_seeds"}
 EVALUATION = {"observations": 10, "draws": 10_000, "pairs": 1000, "pair_draws": 1000, "reject": False}
 FIELDS = ["spec", "cell", "settings", "family", "task", "method", "m", "n", "seed", "metric", "value", "sd", "reduced"]
 FIELDS += ["note", "seconds", "peak_mb", "versions", "machine", "date"]
@@ -99,10 +99,14 @@ class Spec:
         """The text that the names of a figure's cells contain."""
         return str(self.content.get("figure", {}).get("only", ""))
 
+    def _shows(self, cell: Cell, part: Spec) -> bool:
+        """Whether the cell of a part is one of its own; a figure shows the first seed."""
+        return self.only in cell.name and ("figure" not in self.content or cell.seed == part.content["seeds"][0])
+
     def cells(self) -> list[Cell]:
         """All cells, in the order of the paper's table."""
         if self.parts:
-            return [cell for part in self.parts for cell in part.cells() if self.only in cell.name]
+            return [cell for part in self.parts for cell in part.cells() if self._shows(cell, part)]
         spec = self.content
         common: dict[str, Any] = {
             "spec": self.name,
@@ -113,17 +117,17 @@ class Spec:
             "evaluation": {**EVALUATION, **spec.get("evaluation", {})},
         }
         return [
-            Cell(method=method, m=m, n=n, simulations=n, seed=seed, **common)
+            Cell(method=_trained(method), m=m, n=n, simulations=n, seed=seed, **common)
             for n in spec["simulations"]
             for method in spec["methods"]
             for m in method["m"]
-            for seed in spec["seeds"]
+            for seed in [*spec["seeds"], *method.get("more_seeds", {}).get(str(n), [])]
         ]
 
     def within(self, seconds: float) -> list[Cell]:
         """The same cells with a time limit each, and with the smaller numbers of ``[reduced]``."""
         if self.parts:
-            return [cell for part in self.parts for cell in part.within(seconds) if self.only in cell.name]
+            return [cell for part in self.parts for cell in part.within(seconds) if self._shows(cell, part)]
         smaller = self.content.get("reduced", {})
         changed = tuple(sorted({**smaller.get("training", {}), **smaller.get("evaluation", {})}))
         return [
@@ -137,6 +141,11 @@ class Spec:
             )
             for cell in self.cells()
         ]
+
+
+def _trained(method: Mapping[str, Any]) -> dict[str, Any]:
+    """What a method trains with, whatever the seed."""
+    return {key: value for key, value in method.items() if key != "more_seeds"}
 
 
 def choose_cells(
@@ -196,6 +205,9 @@ def _check(name: str, spec: dict[str, Any]) -> None:
     _refuse_unknown(spec.get("evaluation", {}), set(EVALUATION), f"'evaluation' of '{name}'")
     for method in spec["methods"]:
         _refuse_unknown(method, METHOD_KEYS, f"A method of '{name}'")
+        _refuse_unknown(
+            method.get("more_seeds", {}), {str(n) for n in spec["simulations"]}, f"'more_seeds' of '{name}'"
+        )
         for m in method["m"]:
             if "gan" not in method and not (isinstance(m, int) and m > 1):
                 raise InputError(f"A scoring rule needs m > 1 draws, got m = {m} for '{method['name']}' in '{name}'.")

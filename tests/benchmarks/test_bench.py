@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks import bench, cells, figures, rendering
-from benchmarks.__main__ import main, seconds_of
+from benchmarks.__main__ import long_runs, main, seconds_of
 from benchmarks.paper.specs import rule_of
 
 from propersbi import Posterior, tasks
@@ -126,11 +126,33 @@ def test_a_budget_reduces_cells_and_says_so(tiny, tmp_path):
         (("pairs = 10", "pears = 10"), "unknown key 'pears'"),
         (("simulations = [200]", "simulations = [3]"), "at least 20, got 3"),
         (("seeds = [0]", "seeds = ["), "not valid TOML"),
+        (("m = [3]", "m = [3]\nmore_seeds = { 100 = [1] }"), "unknown key '100': there are 200"),
     ],
 )
 def test_bad_specifications_get_a_sentence(tmp_path, capsys, change, sentence):
     assert main(["run", written(tmp_path, TINY.replace(*change))]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_method_can_have_more_seeds_at_some_numbers_of_simulations(tiny, tmp_path):
+    one = bench.read_spec(str(tiny)).cells()
+    text = TINY.replace("[200]", "[200, 400]").replace("m = [3]", "m = [3]\nmore_seeds = { 200 = [1, 2] }", 1)
+    more = bench.read_spec(written(tmp_path, text)).cells()
+    names = {(cell.method["name"], cell.n, cell.seed) for cell in more}
+    assert names == {("Energy", 200, seed) for seed in (0, 1, 2)} | {
+        ("Energy", 400, 0),
+        ("Kernel", 200, 0),
+        ("Kernel", 400, 0),
+    }
+    assert {cell.settings for cell in one} <= {cell.settings for cell in more}  # what was measured stays measured
+
+
+def test_adversarial_training_of_full_size_is_announced():
+    cells = [cell for cell in bench.read_spec("two_moons-paper").cells() if cell.n == 1000]
+    assert "hours" in long_runs(cells)
+    assert long_runs(cells).endswith("one: two_moons-gan-m1-n1000-seed0.\n")
+    assert not long_runs([cell for cell in cells if "gan" not in cell.method])
+    assert not long_runs(bench.read_spec("two_moons-paper").within(60))
 
 
 def test_other_mistakes_get_a_sentence(tiny, capsys):

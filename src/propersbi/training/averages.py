@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MOMENTS", "load", "load_moments", "mix", "moments", "moments_like", "swapped", "tensors"]
+__all__ = [
+    "MOMENTS",
+    "load",
+    "load_moments",
+    "mix",
+    "moments",
+    "moments_like",
+    "places",
+    "swapped",
+    "tensors",
+    "weights_of",
+]
+
+Places: TypeAlias = list[tuple[dict[str, Any], str]]
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what AdamW remembers of a weight
 
@@ -23,11 +37,22 @@ def load(network: nn.Module, copies: list[Tensor]) -> None:
     network.load_state_dict(dict(zip(network.state_dict(), copies, strict=True)))
 
 
-def mix(averages: list[Tensor], network: nn.Module, share: float) -> None:
+def places(network: nn.Module) -> Places:
+    """Where the network keeps what :func:`tensors` copies: to look there is much quicker than to ask for its state."""
+    found = []
+    for name in network.state_dict():
+        module, _, key = name.rpartition(".")
+        owner = network.get_submodule(module)
+        found.append((owner._parameters if key in owner._parameters else owner._buffers, key))
+    return found
+
+
+@torch.no_grad()
+def mix(averages: list[Tensor], current: Places, share: float) -> None:
     """Move the averages a share of the way to the network; counters and other whole numbers are just taken over."""
-    pairs = list(zip(averages, network.state_dict().values(), strict=True))
+    pairs = list(zip(averages, [owner[key] for owner, key in current], strict=True))
     moving = [(a, b) for a, b in pairs if a.is_floating_point()]
-    torch._foreach_lerp_([a for a, _ in moving], [b.detach() for _, b in moving], share)
+    torch._foreach_lerp_([a for a, _ in moving], [b for _, b in moving], share)
     for average, tensor in pairs:
         if not average.is_floating_point():
             average.copy_(tensor)
@@ -48,7 +73,7 @@ def swapped(networks: Mapping[str, nn.Module], others: Mapping[str, list[Tensor]
 
 def moments(optimizer: torch.optim.Optimizer) -> tuple[list[Tensor], list[bool]]:
     """What AdamW remembers, weight by weight, and of which weights: of those without a gradient, nothing."""
-    weights = _weights(optimizer)
+    weights = weights_of(optimizer)
     known = [weight in optimizer.state for weight in weights]
     return [
         optimizer.state[weight][name]
@@ -61,7 +86,7 @@ def moments(optimizer: torch.optim.Optimizer) -> tuple[list[Tensor], list[bool]]
 def load_moments(optimizer: torch.optim.Optimizer, copies: list[Tensor], known: list[bool]) -> None:
     """Give an optimiser what :func:`moments` gave."""
     parts = iter(copies)
-    for weight, is_known in zip(_weights(optimizer), known, strict=True):
+    for weight, is_known in zip(weights_of(optimizer), known, strict=True):
         if is_known:
             optimizer.state[weight] = {name: next(parts) for name in MOMENTS}
 
@@ -72,5 +97,6 @@ def moments_like(network: nn.Module, known: list[bool]) -> list[Tensor]:
     return [tensor for weight in weights for tensor in (torch.zeros((), dtype=torch.float32), weight, weight)]
 
 
-def _weights(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+def weights_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """The weights that an optimiser changes."""
     return [weight for group in optimizer.param_groups for weight in group["params"]]

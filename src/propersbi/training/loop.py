@@ -22,7 +22,17 @@ from torch import Tensor, nn
 from propersbi.storage.files import sweep
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import seeded
-from propersbi.training.averages import load, load_moments, mix, moments, moments_like, swapped, tensors
+from propersbi.training.averages import (
+    load,
+    load_moments,
+    mix,
+    moments,
+    moments_like,
+    places,
+    swapped,
+    tensors,
+    weights_of,
+)
 from propersbi.training.batches import BatchSource, share_of
 from propersbi.training.checkpoint import config_identity, digest, read_checkpoint, write_checkpoint
 from propersbi.training.config import TrainConfig
@@ -97,6 +107,7 @@ class _Run:
     ) -> None:
         self.objective, self.config, self.seed, self.fabric = objective, config, seed, fabric
         self.networks = {name: network.to(fabric.device) for name, network in objective.networks.items()}
+        self.places = {name: places(network) for name, network in self.networks.items()}
         self.averages = {name: tensors(network) for name, network in self.networks.items()}
         self.best = {name: tensors(network) for name, network in self.networks.items()}
         self.optimizers = {name: self._optimizer(network) for name, network in self.networks.items()}
@@ -180,14 +191,15 @@ class _Run:
         loss = 0.0
         self._seed(_place(self.seed, step, self.fabric.global_rank))
         for network in self.networks.values():
-            network.train()
+            if not network.training:  # visits every module
+                network.train()
         for phase in self.objective.phases():
             for _ in range(phase.repeats):
                 loss = self.descend(phase, batches, step)
                 self.batch += 1
         decay = min(self.config.average, (1 + step) / (10 + step))  # young averages must forget their start
-        for name, network in self.networks.items():
-            mix(self.averages[name], network, 1 - decay)
+        for name, average in self.averages.items():
+            mix(average, self.places[name], 1 - decay)
         return loss
 
     def _seed(self, number: int) -> None:
@@ -206,7 +218,7 @@ class _Run:
         self.fabric.backward(loss)
         loss = self.agree(network, loss.detach())
         if self.config.clip is not None:
-            nn.utils.clip_grad_norm_(network.parameters(), self.config.clip)
+            nn.utils.clip_grad_norm_(weights_of(optimizer), self.config.clip)
         for group in optimizer.param_groups:
             group["lr"] = self.config.rate(step, self.history.seconds, self.history.settled)
         optimizer.step()
