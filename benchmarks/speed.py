@@ -1,8 +1,12 @@
-"""How fast is a training step of the paper's configuration? Two Moons, 100 000 simulations, m = 20, batches of 1000.
+"""How fast is a training step? Of the default recipe, and of the paper's configuration.
 
-    python -m benchmarks.speed          takes less than a minute; writes results/speed.md
+    python -m benchmarks.speed          takes about a minute; writes results/speed.md
 
-The library's loop on one thread and on two; then, on one thread, the same step with the network run m times, one draw
+The default recipe on one thread, for several tasks, against all its matrix products, which are recorded at one step and
+repeated alone: the arithmetic that no other way of writing the step could save.
+
+The paper's configuration on Two Moons, 100 000 simulations, m = 20, batches of 1000: the library's loop on one thread
+and on two; then, on one thread, the same step with the network run m times, one draw
 after the other; and that with the data read as in the reference code, whose loader goes through the whole training set
 at every step, of which the first batch is used. The large matrix products alone are a lower bound.
 """
@@ -16,19 +20,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, Dataset
 
 import propersbi as ps
 from benchmarks.accuracy import RESULTS, machine
 from benchmarks.paper.networks import PaperMLP
 from benchmarks.paper.training import FreshBatches
+from propersbi.building import TrainingSet, build_objective, prepare_sampler
 from propersbi.samplers import Standardize
 from propersbi.simulation import Simulations
 from propersbi.storage.files import write_text
 from propersbi.training import ScoreMinimization, TrainConfig, train
-from propersbi.training.batches import Batches
+from propersbi.training.batches import Batches, BatchSource
+from propersbi.types import Batch
 
 SIMULATIONS, HELD_OUT, SIZE, DRAWS, SEED = 100_000, 20_000, 1000, 20, 0
+DEFAULTS = (("two_moons", 10_000), ("slcp", 10_000), ("gaussian_linear", 10_000))  # timed by the default recipe
 PUBLISHED = 10_805 / 20_000  # seconds per step: runtime over steps, with its evaluation
 
 
@@ -71,6 +79,63 @@ def one_by_one(batch: Callable[[], tuple[torch.Tensor, torch.Tensor]], steps: in
     return (time.perf_counter() - started) / steps
 
 
+class Products(TorchDispatchMode):
+    """Records the matrix products of what runs inside it: their functions, shapes and strides."""
+
+    FUNCTIONS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm, torch.ops.aten.baddbmm)
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: list[tuple[Any, list[tuple[Any, Any]]]] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function.overloadpacket in self.FUNCTIONS:
+            self.calls.append((function, [(a.shape, a.stride()) for a in args if isinstance(a, torch.Tensor)]))
+        return function(*args, **(kwargs or {}))
+
+    def seconds(self, repeats: int) -> float:
+        """CPU seconds of the products, with other numbers of the same layout: the median."""
+        calls = [(function, [_tensor(*layout) for layout in layouts]) for function, layouts in self.calls]
+        times = []
+        for _ in range(repeats):
+            started = time.process_time()
+            for function, args in calls:
+                function(*args)
+            times.append(time.process_time() - started)
+        return float(np.median(times))
+
+
+def _tensor(shape: torch.Size, stride: tuple[int, ...]) -> torch.Tensor:
+    length = 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    return torch.randn(length).as_strided(shape, stride)
+
+
+class Timed:
+    """Batches, and the CPU time at which each was taken."""
+
+    def __init__(self, batches: BatchSource) -> None:
+        self.batches, self.times = batches, list[float]()
+
+    def __getitem__(self, number: int) -> Batch:
+        self.times.append(time.process_time())
+        return self.batches[number]
+
+
+def default_step(name: str, simulations: int, steps: int) -> tuple[float, float]:
+    """CPU seconds of a step of the default recipe, and of its matrix products alone: medians."""
+    task = ps.tasks.get(name)
+    sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED, progress=False)
+    recipe = ps.recipe(sims.theta, sims.x, prior=task.prior).change(max_steps=steps, validate_every=steps)
+    prepared = prepare_sampler(TrainingSet(sims.theta, sims.x), recipe, {}, SEED, None)
+    objective = build_objective(recipe, prepared, None, SEED)
+    batches, recorded = Timed(prepared.batches), Products()
+    train(objective, batches, prepared.validation, recipe.training, progress=False)
+    with recorded:
+        (phase,) = objective.phases()
+        phase.loss(batches[0]).backward()
+    return float(np.median(np.diff(batches.times[:-1]))), recorded.seconds(100)
+
+
 def products(repeats: int) -> float:
     """Seconds of the products of all draws with a layer of 128 x 128: one forward, two backward."""
     draws, weight = torch.randn(DRAWS * SIZE, 128), torch.randn(128, 128)
@@ -104,9 +169,20 @@ def main() -> None:
         "the network run m times": one_by_one(at_random, 20),
         "and all data read at every step": one_by_one(all_data, 4),
     }
+    ours = [(name, n, *default_step(name, n, 300)) for name, n in DEFAULTS]
     usual = seconds_per_step["our loop"]
     lines = [
-        "# The training step of the paper's configuration",
+        "# The training step",
+        "",
+        "## The default recipe",
+        "",
+        "CPU time of a step on one thread, and of its matrix products, forward and backward, repeated alone.",
+        "",
+        "| task, simulations | ms per step | products alone, ms | ratio |",
+        "|---|---|---|---|",
+        *(f"| {name}, {n:,} | {1e3 * s:.1f} | {1e3 * p:.1f} | {s / p:.2f} |" for name, n, s, p in ours),
+        "",
+        "## The paper's configuration",
         "",
         f"Two Moons, {SIMULATIONS:,} simulations, batches of {SIZE:,}, m = {DRAWS}, energy score, the paper's network,",
         "one thread unless stated otherwise. The last row but one imitates the reference code; the published value is",
