@@ -156,7 +156,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         for method, found in points.items():
             cells = [_cell(row, least) for row, least in zip(found, best, strict=True)]
             lines.append(f"| {method} | " + " | ".join(cells) + f" | {float(found[-1]['sample_seconds']):.2f} s |")
-    lines += ["", f"Measured on {rows[-1]['machine']}, {rows[-1]['date']}." if rows else ""]
+    days = ", ".join(sorted({row["date"] for row in rows}))
+    lines += ["", f"Measured on {rows[-1]['machine']}, {days}." if rows else ""]
     return "\n".join(lines) + "\n"
 
 
