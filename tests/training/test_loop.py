@@ -137,6 +137,33 @@ def test_the_running_average_is_what_is_validated_and_kept():
     assert abs(average - weight) > 0.03
 
 
+class Moving(nn.Module):
+    """An embedding that remembers its modes and replaces a buffer, as own modules may."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(()))
+        self.inner, self.modes = nn.Dropout(0.5), []
+
+    def forward(self, x):
+        if self.training:
+            self.modes.append(self.inner.training)
+            self.steps = self.steps + 1.0
+        return self.inner(x)
+
+
+def test_modules_of_ones_own_are_in_training_mode_and_their_buffers_are_averaged():
+    _, batches, held_out = problem()
+    embedding = Moving()
+    network = MLPGenerator((2,), (2,), width=8, embedding=embedding)
+    embedding.inner.eval()  # left so by a training elsewhere
+    embedding.steps = torch.zeros(())
+    objective = ScoreMinimization(network, EnergyScore(), 2)
+    train(objective, batches, held_out, quick(max_steps=20, average=0.5, keep="last"), progress=False)
+    assert embedding.modes == [True] * 20
+    assert 18 < embedding.steps < 20  # the average of the buffer's last values, not of the first one
+
+
 def test_weights_within_the_error_of_the_lowest_score_are_preferred_if_they_are_later():
     objective, batches, held_out = problem()
     lowest = train(objective, batches, held_out, quick(max_steps=200, keep_within=0.0), progress=False)

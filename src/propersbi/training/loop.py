@@ -106,7 +106,7 @@ class _Run:
         identity: dict[str, Any],
     ) -> None:
         self.objective, self.config, self.seed, self.fabric = objective, config, seed, fabric
-        self.networks = {name: network.to(fabric.device) for name, network in objective.networks.items()}
+        self.networks = {name: network.to(fabric.device).train() for name, network in objective.networks.items()}
         self.places = {name: places(network) for name, network in self.networks.items()}
         self.averages = {name: tensors(network) for name, network in self.networks.items()}
         self.best = {name: tensors(network) for name, network in self.networks.items()}
