@@ -9,18 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-__all__ = [
-    "MOMENTS",
-    "load",
-    "load_moments",
-    "mix",
-    "moments",
-    "moments_like",
-    "places",
-    "swapped",
-    "tensors",
-    "weights_of",
-]
+__all__ = ["MOMENTS", "load", "load_moments", "mix", "moments", "moments_like", "places", "swapped", "tensors"]
 
 Places: TypeAlias = list[tuple[dict[str, Any], str]]
 
@@ -73,7 +62,7 @@ def swapped(networks: Mapping[str, nn.Module], others: Mapping[str, list[Tensor]
 
 def moments(optimizer: torch.optim.Optimizer) -> tuple[list[Tensor], list[bool]]:
     """What AdamW remembers, weight by weight, and of which weights: of those without a gradient, nothing."""
-    weights = weights_of(optimizer)
+    weights = _weights(optimizer)
     known = [weight in optimizer.state for weight in weights]
     return [
         optimizer.state[weight][name]
@@ -86,7 +75,7 @@ def moments(optimizer: torch.optim.Optimizer) -> tuple[list[Tensor], list[bool]]
 def load_moments(optimizer: torch.optim.Optimizer, copies: list[Tensor], known: list[bool]) -> None:
     """Give an optimiser what :func:`moments` gave."""
     parts = iter(copies)
-    for weight, is_known in zip(weights_of(optimizer), known, strict=True):
+    for weight, is_known in zip(_weights(optimizer), known, strict=True):
         if is_known:
             optimizer.state[weight] = {name: next(parts) for name in MOMENTS}
 
@@ -97,6 +86,5 @@ def moments_like(network: nn.Module, known: list[bool]) -> list[Tensor]:
     return [tensor for weight in weights for tensor in (torch.zeros((), dtype=torch.float32), weight, weight)]
 
 
-def weights_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """The weights that an optimiser changes."""
+def _weights(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [weight for group in optimizer.param_groups for weight in group["params"]]

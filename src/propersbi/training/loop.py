@@ -22,17 +22,7 @@ from torch import Tensor, nn
 from propersbi.storage.files import sweep
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import seeded
-from propersbi.training.averages import (
-    load,
-    load_moments,
-    mix,
-    moments,
-    moments_like,
-    places,
-    swapped,
-    tensors,
-    weights_of,
-)
+from propersbi.training.averages import load, load_moments, mix, moments, moments_like, places, swapped, tensors
 from propersbi.training.batches import BatchSource, share_of
 from propersbi.training.checkpoint import config_identity, digest, read_checkpoint, write_checkpoint
 from propersbi.training.config import TrainConfig
@@ -218,7 +208,7 @@ class _Run:
         self.fabric.backward(loss)
         loss = self.agree(network, loss.detach())
         if self.config.clip is not None:
-            nn.utils.clip_grad_norm_(weights_of(optimizer), self.config.clip)
+            nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], self.config.clip)
         for group in optimizer.param_groups:
             group["lr"] = self.config.rate(step, self.history.seconds, self.history.settled)
         optimizer.step()
