@@ -122,11 +122,11 @@ def run(options: Any) -> int:
 
 
 def long_runs(cells: list[bench.Cell]) -> str:
-    """A line on the cells that take hours: adversarial training with critics of the paper's size."""
+    """A line on the cells that may take hours: adversarial training of the paper's size."""
     games = [cell.name for cell in cells if "gan" in cell.method and cell.seconds is None]
     if not games:
         return ""
-    return f"Each of these takes hours with the paper's critic, '--budget' takes a smaller one: {', '.join(games)}.\n"
+    return f"Adversarial training of the paper's size can take hours; '--budget' reduces it: {', '.join(games)}.\n"
 
 
 def _start(cell: bench.Cell, options: Any) -> subprocess.Popen[bytes]:

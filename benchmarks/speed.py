@@ -3,7 +3,7 @@
     python -m benchmarks.speed          takes about a minute; writes results/speed.md
 
 The default recipe on one thread, for several tasks, against all its matrix products, which are recorded at one step and
-repeated alone: the arithmetic that no other way of writing the step could save.
+repeated alone: a lower bound for these networks in single precision.
 
 The paper's configuration on Two Moons, 100 000 simulations, m = 20, batches of 1000: the library's loop on one thread
 and on two; then, on one thread, the same step with the network run m times, one draw
@@ -79,7 +79,7 @@ def one_by_one(batch: Callable[[], tuple[torch.Tensor, torch.Tensor]], steps: in
     return (time.perf_counter() - started) / steps
 
 
-class Products(TorchDispatchMode):
+class RecordedProducts(TorchDispatchMode):
     """Records the matrix products of what runs inside it: their functions, shapes and strides."""
 
     FUNCTIONS = (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm, torch.ops.aten.baddbmm)
@@ -128,7 +128,7 @@ def default_step(name: str, simulations: int, steps: int) -> tuple[float, float]
     recipe = ps.recipe(sims.theta, sims.x, prior=task.prior).change(max_steps=steps, validate_every=steps)
     prepared = prepare_sampler(TrainingSet(sims.theta, sims.x), recipe, {}, SEED, None)
     objective = build_objective(recipe, prepared, None, SEED)
-    batches, recorded = Timed(prepared.batches), Products()
+    batches, recorded = Timed(prepared.batches), RecordedProducts()
     train(objective, batches, prepared.validation, recipe.training, progress=False)
     with recorded:
         (phase,) = objective.phases()

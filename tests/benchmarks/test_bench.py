@@ -150,7 +150,7 @@ def test_a_method_can_have_more_seeds_at_some_numbers_of_simulations(tiny, tmp_p
 def test_adversarial_training_of_full_size_is_announced():
     cells = [cell for cell in bench.read_spec("two_moons-paper").cells() if cell.n == 1000]
     assert "hours" in long_runs(cells)
-    assert long_runs(cells).endswith("one: two_moons-gan-m1-n1000-seed0.\n")
+    assert long_runs(cells).endswith("reduces it: two_moons-gan-m1-n1000-seed0.\n")
     assert not long_runs([cell for cell in cells if "gan" not in cell.method])
     assert not long_runs(bench.read_spec("two_moons-paper").within(60))
 

@@ -181,7 +181,7 @@ class _Run:
         loss = 0.0
         self._seed(_place(self.seed, step, self.fabric.global_rank))
         for network in self.networks.values():
-            if not network.training:  # visits every module
+            if not network.training:  # train() visits every module
                 network.train()
         for phase in self.objective.phases():
             for _ in range(phase.repeats):
