@@ -129,18 +129,26 @@ class Spec:
         if self.parts:
             return [cell for part in self.parts for cell in part.within(seconds) if self._shows(cell, part)]
         smaller = self.content.get("reduced", {})
-        changed = tuple(sorted({**smaller.get("training", {}), **smaller.get("evaluation", {})}))
-        return [
-            replace(
-                cell,
-                simulations=min(cell.n, smaller.get("simulations", cell.n)),
-                training={**cell.training, **smaller.get("training", {})},
-                evaluation={**cell.evaluation, **smaller.get("evaluation", {})},
-                seconds=seconds,
-                changed=changed,
-            )
-            for cell in self.cells()
-        ]
+        return [_reduce(cell, smaller, seconds) for cell in self.cells()]
+
+
+def _reduce(cell: Cell, smaller: Mapping[str, Any], seconds: float) -> Cell:
+    """A cell with a time limit and smaller numbers.
+
+    All scores take at most as many steps: equal numbers can be compared, equal times depend on the machine.
+    """
+    training = dict(smaller.get("training", {}))
+    if "score_steps" in smaller and "rule" in cell.method:
+        training["max_steps"] = smaller["score_steps"]
+    evaluation = smaller.get("evaluation", {})
+    return replace(
+        cell,
+        simulations=min(cell.n, smaller.get("simulations", cell.n)),
+        training={**cell.training, **training},
+        evaluation={**cell.evaluation, **evaluation},
+        seconds=seconds,
+        changed=tuple(sorted({**training, **evaluation})),
+    )
 
 
 def _trained(method: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -63,6 +63,9 @@ class TrainingSet:
         noise: What is added to the data whenever they are read.
         wrap_sampler: What the sampler is trained through, if not directly.
         fresh: Batches that are simulated afresh; the pairs are then for units and validation only.
+        emulated: How many of the last pairs were made by an emulator; they are not for validation.
+        emulator: Facts about it: its training, and ``c2st``, the accuracy of a classifier of emulated pairs and
+            simulations held out (0.5: it cannot distinguish them).
     """
 
     theta: Rows
@@ -71,6 +74,13 @@ class TrainingSet:
     noise: Callable[[Tensor], Tensor] | None = None
     wrap_sampler: WrapSampler | None = None
     fresh: FreshSource | None = None
+    emulated: int = 0
+    emulator: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def simulated(self) -> int:
+        """How many of the pairs are simulated."""
+        return len(self.theta) - self.emulated
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -207,8 +217,8 @@ def prepare_sampler(
         start: A sampler to continue from, with its units, in place of a new one.
     """
     noise = _hiding(data.noise, recipe)
-    n = len(data.theta)
-    rows, validation = split(n, recipe.validation_fraction, most=recipe.max_validation, seed=seed)
+    rows, validation = split(data.simulated, recipe.validation_fraction, most=recipe.max_validation, seed=seed)
+    rows = np.concatenate([rows, np.arange(data.simulated, len(data.theta))])
     few = np.sort(
         np.random.default_rng([seed, 1]).choice(rows, prepared_rows(len(rows), data.shapes[1]), replace=False)
     )

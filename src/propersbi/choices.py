@@ -115,10 +115,10 @@ class Choices:
         """The complete recipe."""
         objective = self.choose("objective", None)
         steps = self.refinement_steps(objective)
-        score = objective is None
         most = self.choose("max_validation", 500 if self.large() else 5000)
         fraction = self.choose("validation_fraction", 0.1)
-        rows = self.n - validation_size(self.n, fraction, most)
+        emulated, simulated = self.choose("emulated", 0), self.n - validation_size(self.n, fraction, most)
+        rows = simulated + check_whole("emulated", emulated, 0)
         regression = self.choose("regression", *self.regression(steps, rows))
         draws = (5, "images are large") if self.images() else (10, "more draws did not help")
         return Recipe(
@@ -127,8 +127,8 @@ class Choices:
             regression=regression,
             refinement_steps=steps,
             objective=objective,
-            rule=self.choose("rule", *(self.rule() if score else (None, ""))),
-            draws=self.choose("draws", *(draws if score else (None, ""))),
+            rule=self.choose("rule", *(self.rule() if objective is None else (None, ""))),
+            draws=self.choose("draws", *(draws if objective is None else (None, ""))),
             support=self.support(),
             discrete=self.discrete(),
             log_theta=tuple(self.choose("log_theta", *self.log_theta())),
@@ -141,8 +141,9 @@ class Choices:
             batch_size=self.choose("batch_size", *self.batch_size(rows)),
             validation_fraction=fraction,
             max_validation=most,
+            emulated=emulated,
             ensemble=self.choose("ensemble", 1),
-            training=self.training(objective, steps, rows, regression),
+            training=self.training(objective, steps, simulated, rows, regression),
             reasons=self.reasons,
         )
 
@@ -280,9 +281,9 @@ class Choices:
         size = 64 if self.large() else 128 if rows < FEW_PAIRS else 256
         return min(size, rows), "large data" if self.large() else f"{rows:,} training pairs"
 
-    def training(self, objective: Any, steps: int, rows: int, regression: bool) -> TrainConfig:
-        """The training configuration."""
-        max_steps = check_whole("max_steps", self.choose("max_steps", *self.max_steps(rows, steps)), 1)
+    def training(self, objective: Any, steps: int, simulated: int, rows: int, regression: bool) -> TrainConfig:
+        """The training configuration for so many simulated pairs, and rows with the emulated ones."""
+        max_steps = check_whole("max_steps", self.choose("max_steps", *self.max_steps(simulated, steps)), 1)
         chosen: dict[str, Any] = {"max_steps": max_steps}
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
@@ -291,7 +292,7 @@ class Choices:
             chosen["warmup"] = self.choose("warmup", warmup, "a chain starts as a Gaussian and leaves it slowly")
             if self.own_network():
                 chosen["learning_rate"] = self.choose("learning_rate", CHAIN_RATE, f"a network of width {CHAIN_WIDTH}")
-            if regression and rows >= FEW_PAIRS:
+            if regression and simulated >= FEW_PAIRS:  # held-out pairs are simulated ones
                 why = "where nothing is left to learn beyond the linear regression, training ends early"
                 chosen["settle"] = self.choose("settle", max(EARLIEST_CHECK, 2 * chosen["warmup"]), why)
             chosen["weight_decay"] = self.choose("weight_decay", *self.weight_decay(rows))
@@ -315,8 +316,7 @@ class Choices:
     def weight_decay(self, rows: int) -> tuple[float, str]:
         """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""
         long = self.numbers() >= LONG_VECTOR and not (self.large() or self.embedded() or self.structure.embedding)
-        decay = LONG_DECAY * min(1.0, MANY_PAIRS / rows)
-        return (decay, f"{self.numbers()} numbers in x") if long else (0.0, "")
+        return (LONG_DECAY * min(1.0, MANY_PAIRS / rows), f"{self.numbers()} numbers in x") if long else (0.0, "")
 
     def _value(self, name: str, value: Any) -> Any:
         """What the recipe keeps of what was asked for; networks that are already built are set aside."""

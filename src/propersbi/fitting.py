@@ -44,6 +44,8 @@ def train_posterior(
 ) -> Posterior:
     """Train by a complete recipe, the members of an ensemble one after the other; see :func:`fit`."""
     modules, seed = modules or {}, check_seed(seed)
+    if recipe.emulated and not data.emulated:
+        raise InputError("'emulated' is for ps.fit on stored simulations; rounds and online training make their own.")
     starts = _starts(start, recipe.ensemble, data, modules)
     names = checked_names(parameter_names, data.shapes[0])
     place = None if folder is None else Path(folder)
@@ -62,11 +64,12 @@ def train_posterior(
         for k, member in enumerate(starts)
     ]
     first, history, info = members[0]
-    samplers = [member[0].sampler for member in members]
+    samplers, rows = [member[0].sampler for member in members], len(first.batches.rows)
     sampler: Sampler = samplers[0] if len(members) == 1 else Mixture(samplers)
     if len(members) > 1:
         infos = [member[2] for member in members]
         info = {**info, "seconds": sum(part["seconds"] for part in infos), "members": infos}
+    info |= {"emulator": dict(data.emulator)} if data.emulated else {}
     posterior = Posterior(
         sampler.cpu(),
         parameter_names=names,
@@ -74,7 +77,7 @@ def train_posterior(
         history=history,
         info=info,
         typicality_test=find_typicality(
-            first.sampler, data.x, first.batches.rows, noise=first.batches.noise, seed=seed
+            first.sampler, data.x, first.batches.rows[: rows - data.emulated], noise=first.batches.noise, seed=seed
         ),
     )
     if place is not None and is_first_process():

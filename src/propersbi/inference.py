@@ -11,13 +11,15 @@ from torch import Tensor
 
 from propersbi.building import TrainingSet
 from propersbi.choices import Choices
+from propersbi.emulation import emulate
 from propersbi.fitting import train_posterior
 from propersbi.observations import as_numbers
 from propersbi.posterior import Posterior
 from propersbi.recipes import Recipe
 from propersbi.samplers.priors import describe_columns
 from propersbi.simulation.priors import parameter_names as names_of
-from propersbi.storage.checks import list_of_names, to_path
+from propersbi.storage.checks import check_seed, list_of_names, to_path
+from propersbi.storage.progress import Phases
 from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.batches import checked_pairs
 from propersbi.types import InputError
@@ -90,12 +92,12 @@ def fit(
     complete = choices.recipe() if base is None else base.change(**choices.changes)
     names = parameter_names if parameter_names is not None or start is None else start.parameter_names
     place = None if folder is None else to_path("folder", folder)
-    where: dict[str, Any] = {
-        "folder": place,
-        "seed": seed,
-        "device": device,
-        "progress": progress,
-    }
+    where: dict[str, Any] = {"folder": place, "seed": check_seed(seed), "device": device, "progress": progress}
+    if complete.emulated:
+        phases = Phases(["train an emulator of the simulator", "train the posterior"], show=progress)
+        phases.next()
+        data = emulate(data, complete, prior, **where)
+        phases.next()
     where["logger"] = logger
     posterior = train_posterior(data, complete, choices.modules, start=start, parameter_names=names, **where)
     posterior.prior = prior

@@ -45,6 +45,7 @@ OTHER_NAMES = {
 
 
 PLACES = ("discrete", "log_theta", "log_x")  # choices that are the numbers of some columns
+ELSEWHERE = ("class", "training", "reasons", "ensemble", "emulated")  # what a checkpoint knows otherwise or not at all
 
 
 Maker = Callable[..., Any]
@@ -76,6 +77,7 @@ class Recipe:
         batch_size: Pairs per gradient step.
         validation_fraction: Share of the pairs that are held out for validation.
         max_validation: How many of them at most.
+        emulated: Pairs besides the simulations that an emulator of the simulator makes to train on.
         ensemble: Networks that are trained one after the other, with other seeds, and sampled in equal shares.
         training: The training configuration.
         reasons: Why, by the name of a choice; recipes are compared without them.
@@ -100,14 +102,15 @@ class Recipe:
     batch_size: int = 256
     validation_fraction: float = 0.1
     max_validation: int = 5000
+    emulated: int = 0
     ensemble: int = 1
     training: TrainConfig = TrainConfig()  # noqa: RUF009
     reasons: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         self._check_data()
-        for name, least in (("refinement_steps", 1), ("batch_size", 1), ("max_validation", 1), ("ensemble", 1)):
-            object.__setattr__(self, name, check_whole(name, getattr(self, name), least))
+        for name in ("refinement_steps", "batch_size", "max_validation", "ensemble", "emulated"):
+            object.__setattr__(self, name, check_whole(name, getattr(self, name), 0 if name == "emulated" else 1))
         if not (is_number(self.validation_fraction) and 0 < self.validation_fraction < 1):
             raise InputError(f"The validation fraction must lie in (0, 1), got {self.validation_fraction!s:.80}.")
         if self.draws is not None and not (isinstance(self.draws, int) and self.draws > 1):
@@ -193,9 +196,9 @@ class Recipe:
         return recipe
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree with to be continued; the training configuration has its own."""
+        """What a checkpoint must agree with to be continued; training configuration and data have their own."""
         data = self.to_json()
-        return {name: data[name] for name in data if name not in ("class", "training", "reasons", "ensemble")}
+        return {name: data[name] for name in data if name not in ELSEWHERE}
 
     def __str__(self) -> str:
         return "\n".join(["Recipe", *(f"  {phrase}: {reason}" for phrase, reason in self.explained())])
@@ -231,6 +234,7 @@ class Recipe:
             ("batch_size", f"{self.batch_size} pairs per step"),
             ("validation_fraction", f"{100 * self.validation_fraction:g} % of the pairs for validation"),
             ("max_validation", f"at most {self.max_validation} pairs for validation"),
+            ("emulated", f"{self.emulated:,} emulated pairs besides"),
             ("ensemble", f"{self.ensemble} networks in equal shares"),
             ("max_steps", f"{t.max_steps} gradient steps"),
             ("learning_rate", f"learning rate {t.learning_rate:g}"),

@@ -239,6 +239,14 @@ def test_tables_show_published_values_in_three_formats(tmp_path):
     assert page.count("<tr>") == 6 * 4
 
 
+def test_scores_take_equally_many_steps_under_a_generous_budget():
+    cells = bench.read_spec("camera-paper").within(seconds=1e6)
+    steps = {cell.method["name"]: cell.training["max_steps"] for cell in cells}
+    assert steps.pop("GAN") == 10_000
+    assert set(steps.values()) == {1000}
+    assert all("max_steps" in cell.changed for cell in cells if "rule" in cell.method)
+
+
 def test_a_complete_measurement_is_preferred_to_a_reduced_one(tmp_path):
     rows = [row(value="0.7", reduced="True", seconds="99"), row(value="0.9"), row(value="0.6", reduced="True")]
     cell = next(cell for cell in bench.read_spec("slcp-paper").cells() if cell.m == 20)

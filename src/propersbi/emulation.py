@@ -1,0 +1,125 @@
+r"""Emulated pairs: more training data than there are simulations.
+
+A simulator is often easier to imitate than to invert: its data are a smooth function of the parameters and simple
+noise. A sampler :math:`q(x \mid \theta)`, trained on the same simulations by the same scoring rule with the roles of
+parameters and data exchanged, makes further pairs
+
+.. math:: \theta \sim \pi, \qquad x \sim q(x \mid \theta),
+
+and the posterior is trained on simulated and emulated pairs together. Pairs that are held out for validation are
+simulated ones that neither network was trained on.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from propersbi.building import TrainingSet
+from propersbi.choices import Choices
+from propersbi.fitting import train_posterior
+from propersbi.metrics import c2st
+from propersbi.posterior import Posterior
+from propersbi.recipes import Recipe
+from propersbi.samplers import Box
+from propersbi.simulation.priors import draw
+from propersbi.storage.randomness import stream
+from propersbi.training.batches import Pairs, split
+from propersbi.types import InputError
+
+__all__ = ["emulate"]
+
+EMULATED = 2  # the place of the random stream that further parameters are drawn from
+MOST = 500_000_000  # numbers of emulated pairs, which are kept in memory
+COMPARED = 1000  # held-out simulations, at most, that emulated ones are compared with
+TOO_DIFFERENT = 0.6  # C2ST of emulated and simulated pairs above which a warning is due
+
+
+def emulate(
+    data: TrainingSet,
+    recipe: Recipe,
+    prior: Any,
+    *,
+    folder: Path | None,
+    seed: int,
+    device: str,
+    progress: bool,
+) -> TrainingSet:
+    """Train an emulator on the pairs and add the pairs that it makes.
+
+    Arguments:
+        data: Simulated pairs.
+        recipe: The recipe of the posterior: how many pairs to emulate, and which to hold out.
+        prior: What the parameters of the simulations were drawn from.
+        folder: Where to keep the emulator; calling again continues.
+        seed: Of the training and of the emulated pairs.
+        device: Where to train.
+        progress: Whether to show progress on stderr.
+    """
+    _check(data, recipe, prior)
+    theta, x = np.asarray(data.theta), np.asarray(data.x)
+    emulator = _train(theta, x, recipe, folder, seed, device, progress)
+    with stream(seed, EMULATED) as rng:
+        more = np.asarray(draw(prior, recipe.emulated, rng), theta.dtype)
+    if more.shape[1:] != theta.shape[1:]:
+        raise InputError(f"The prior draws parameters of shape {more.shape[1:]}, theta has {theta.shape[1:]}.")
+    untested = Posterior(emulator.sampler)  # parameters of the prior are not unlike those of the simulations
+    made = untested.sample_batched((1,), x=more, seed=seed, show_progress_bars=progress)[0].cpu().numpy()
+    facts = {name: emulator.info[name] for name in ("steps", "kept_step", "kept_score", "seconds")}
+    _, held_out = split(len(theta), recipe.validation_fraction, most=recipe.max_validation, seed=seed)
+    facts["c2st"] = _difference((theta[held_out], x[held_out]), (more, made))
+    rows = np.concatenate([theta, more]), np.concatenate([x, made.astype(x.dtype)])
+    return replace(data, theta=rows[0], x=rows[1], emulated=recipe.emulated, emulator=facts)
+
+
+def _check(data: TrainingSet, recipe: Recipe, prior: Any) -> None:
+    if prior is None:
+        raise InputError("Emulated pairs need the 'prior' that the simulations were drawn from.")
+    if data.weight is not None or data.noise is not None:
+        raise InputError("Emulated pairs cannot be combined with 'weight' or 'noise'.")
+    numbers = recipe.emulated * sum(math.prod(shape) for shape in data.shapes)
+    if numbers > MOST:
+        raise InputError(f"{recipe.emulated:,} emulated pairs would be {numbers:,} numbers: ask for fewer pairs.")
+    structured = recipe.layout is not None or recipe.embedding is not None or recipe.takes_missing
+    if structured or any(len(shape) != 1 for shape in data.shapes):
+        raise InputError("Pairs are emulated where theta and x are vectors without missing entries.")
+
+
+def _train(
+    theta: np.ndarray, x: np.ndarray, recipe: Recipe, folder: Path | None, seed: int, device: str, progress: bool
+) -> Posterior:
+    """A sampler of data given parameters; the same pairs are held out as for the posterior."""
+    whole = np.flatnonzero((x == np.round(x)).all(0))
+    lower = tuple(0.0 if column.min() >= 0 else None for column in x.T)
+    changes: dict[str, Any] = {"validation_fraction": recipe.validation_fraction}
+    changes |= {"max_validation": recipe.max_validation, "discrete": whole.tolist(), "support": Box(lower=lower)}
+    asked = [name for name in ("max_steps", "time_limit") if recipe.reasons.get(name) == "chosen"]
+    changes |= {name: getattr(recipe.training, name) for name in asked}
+    choices = Choices.of(Pairs(x, theta), None, changes)
+    return train_posterior(
+        TrainingSet(x, theta),
+        choices.recipe(),
+        folder=None if folder is None else folder / "emulator",
+        seed=seed,
+        device=device,
+        progress=progress,
+    )
+
+
+def _difference(simulated: tuple[np.ndarray, np.ndarray], emulated: tuple[np.ndarray, np.ndarray]) -> float:
+    """The accuracy of a classifier of simulated and emulated pairs; a warning if it is high."""
+    size = min(COMPARED, len(simulated[0]), len(emulated[0]))
+    pairs = [np.concatenate([part[:size] for part in both], 1) for both in (simulated, emulated)]
+    accuracy = c2st(*pairs)
+    if accuracy > TOO_DIFFERENT:
+        warnings.warn(
+            f"A classifier distinguishes emulated from simulated pairs ({100 * accuracy:.0f} % correct): "
+            "emulated pairs may bias this posterior; compare it with one trained without them.",
+            stacklevel=4,
+        )
+    return accuracy

@@ -1,0 +1,130 @@
+"""Emulated pairs: what the emulator learns, what is held out, and what cannot be emulated."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import propersbi as ps
+from propersbi.building import TrainingSet, prepare_sampler
+from propersbi.emulation import emulate
+from propersbi.networks import MLPGenerator
+from propersbi.training.batches import split
+from propersbi.types import InputError
+
+PRIOR = [(-2.0, 2.0), (-2.0, 2.0)]
+small = partial(MLPGenerator, width=16, depth=1)
+quick = partial(ps.fit, prior=PRIOR, network=small, max_steps=20, draws=4, progress=False)
+
+
+def simulate(n=200, seed=0):
+    return ps.simulate(PRIOR, noisy_square, n, seed=seed, progress=False)
+
+
+def noisy_square(theta, rng):
+    return theta**2 + 0.1 * rng.normal(size=theta.shape)
+
+
+def emulated(theta, x, count, *, seed=0, prior=PRIOR, **changes):
+    recipe = ps.recipe(theta, x, prior=prior, emulated=count, **changes)
+    where = {"folder": None, "seed": seed, "device": "cpu", "progress": False}
+    return emulate(TrainingSet(np.asarray(theta), np.asarray(x)), recipe, prior, **where), recipe
+
+
+def test_an_emulator_imitates_the_simulator():
+    sims = simulate(2000)
+    data, _ = emulated(sims.theta, sims.x, 4000, max_steps=800)
+    theta, x = data.theta[2000:], data.x[2000:]
+    assert len(theta) == data.emulated == 4000
+    assert np.abs(theta).max() <= 2.0
+    assert len(np.intersect1d(theta[:, 0], np.asarray(sims.theta)[:, 0])) == 0  # new parameters, not the old ones
+    error = x - theta**2
+    assert np.abs(error.mean(0)).max() < 0.05
+    assert np.allclose(error.std(0), 0.1, atol=0.06)
+    assert data.emulator["c2st"] < 0.6
+
+
+def test_emulated_pairs_lower_the_score_on_fresh_simulations():
+    task = ps.tasks.get("two_moons")
+    sims = ps.simulate(task.prior, task.simulate, 300, seed=0, progress=False)
+    test = ps.simulate(task.prior, task.simulate, 500, seed=1, progress=False)
+    scores = []
+    for count in (0, 10_000):
+        posterior = ps.fit(sims.theta, sims.x, prior=task.prior, emulated=count, max_steps=700, progress=False)
+        draws = posterior.sample_batched((20,), x=test.x, seed=0, show_progress_bars=False)
+        scores.append(ps.EnergyScore()(draws, torch.as_tensor(test.theta).float()).mean().item())
+    assert scores[1] < 0.98 * scores[0]
+
+
+def test_held_out_pairs_are_simulated_ones():
+    sims = simulate(200)
+    data, recipe = emulated(sims.theta, sims.x, 600, max_steps=5)
+    prepared = prepare_sampler(data, recipe, {}, 0, None)
+    _, held_out = split(200, 0.1, seed=0)
+    assert len(prepared.validation) == 20
+    assert not np.isin(held_out, prepared.batches.rows).any()
+    assert len(prepared.batches.rows) == 180 + 600
+
+
+def test_counts_stay_counts_and_positive_data_positive():
+    rng = np.random.default_rng(0)
+    theta = rng.uniform(0.5, 3.0, (300, 1))
+    x = np.concatenate([rng.poisson(theta), np.exp(rng.normal(np.log(theta), 0.5))], 1)
+    data, _ = emulated(theta, x, 600, prior=(0.5, 3.0), max_steps=20)
+    made = data.x[300:]
+    assert np.array_equal(made[:, 0], np.round(made[:, 0]))
+    assert not np.array_equal(made[:, 1], np.round(made[:, 1]))
+    assert (made >= 0).all()
+
+
+def test_the_emulator_is_kept_and_training_continues_to_the_same_posterior(tmp_path):
+    sims = simulate()
+    whole = quick(sims.theta, sims.x, emulated=400, folder=tmp_path)
+    assert (tmp_path / "emulator" / "posterior").exists()
+    assert whole.info["emulator"]["steps"] == 20
+    assert ps.Posterior.load(tmp_path / "posterior").info["emulator"] == whole.info["emulator"]
+    (tmp_path / "checkpoint.ckpt").unlink()  # as if killed after the emulator
+    again = quick(sims.theta, sims.x, emulated=400, folder=tmp_path)
+    plain = quick(sims.theta, sims.x, emulated=400)
+    x_o = np.zeros(2)
+    expected = whole.sample((5,), x=x_o, seed=0)
+    assert torch.equal(again.sample((5,), x=x_o, seed=0), expected)
+    assert torch.equal(plain.sample((5,), x=x_o, seed=0), expected)
+    assert not torch.equal(quick(sims.theta, sims.x).sample((5,), x=x_o, seed=0), expected)
+
+
+def test_a_poor_emulator_is_reported():
+    sims = simulate(1000)
+    with pytest.warns(UserWarning, match="distinguishes emulated from simulated pairs"):
+        emulated(sims.theta, sims.x, 1000, max_steps=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prior": None}, "need the 'prior'"),
+        ({"prior": (0.0, 1.0)}, "do not fit|shape"),
+        ({"weight": np.ones(200)}, "cannot be combined"),
+        ({"noise": torch.relu}, "cannot be combined"),
+        ({"emulated": 10**9}, "ask for fewer"),
+        ({"emulated": -1}, "'emulated' must be a whole number of at least 0"),
+    ],
+)
+def test_what_cannot_be_emulated_gets_a_sentence(options, message):
+    sims = simulate()
+    with pytest.raises(InputError, match=message):
+        quick(sims.theta, sims.x, **{"emulated": 400, **options})
+
+
+def test_structured_data_are_not_emulated():
+    theta = np.random.default_rng(0).normal(size=(100, 1))
+    with pytest.raises(InputError, match="where theta and x are vectors"):
+        ps.fit(theta, np.zeros((100, 30, 2)) + theta[:, None], prior=(0.0, 1.0), emulated=400, progress=False)
+
+
+def test_rounds_and_online_training_refuse_emulated_pairs():
+    with pytest.raises(InputError, match=r"'emulated' is for ps\.fit on stored simulations"):
+        ps.fit_online(PRIOR, noisy_square, simulations=100, max_steps=2, workers=0, emulated=400, progress=False)
+    with pytest.raises(InputError, match=r"'emulated' is for ps\.fit on stored simulations"):
+        ps.fit_sequential(PRIOR, noisy_square, np.zeros(2), simulations=50, rounds=2, emulated=400, progress=False)
