@@ -21,6 +21,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 QUICK = [
     (r"10_000", "400"),
     (r"20_000", "200"),
+    (r"emulated=100_000", "emulated=5"),
     (r", 1000, seed=1", ", 60, seed=1"),
     (r"(ps\.(?:fit|recipe)\([^\n]*prior=(?:task\.)?prior)", r"\1, max_steps=4"),
     (r"ps\.run\(problem", "ps.run(problem, max_steps=4, test=50"),

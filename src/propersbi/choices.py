@@ -33,9 +33,8 @@ from propersbi.types import InputError
 __all__ = ["Choices", "recipe"]
 
 REFINEMENT_STEPS = 8
-CHAIN_WIDTH = 128  # of a network that is one step of several
+CHAIN_WIDTH, CHAIN_RATE = 128, 6e-3  # width and learning rate of a network that is one step of several
 EARLIEST_CHECK = 200  # gradient steps after which training must have improved on the linear regression
-CHAIN_RATE = 6e-3  # the learning rate of such a network
 LARGE_DATA = 1000  # numbers in x above which a step of training is costly
 FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
@@ -62,8 +61,8 @@ def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
         >>> [line.strip() for line in str(made).splitlines() if "weight decay" in line]
         ['weight decay 0.3: 100 numbers in x']
     """
-    columns = describe_columns(theta)
-    return Choices.of(checked_pairs(theta, x, changes.get("missing")), prior, changes, columns=columns).recipe()
+    pairs = checked_pairs(theta, x, changes.get("missing"))
+    return Choices.of(pairs, prior, changes, columns=describe_columns(theta)).recipe()
 
 
 @dataclass
@@ -283,7 +282,7 @@ class Choices:
 
     def training(self, objective: Any, steps: int, simulated: int, rows: int, regression: bool) -> TrainConfig:
         """The training configuration for so many simulated pairs, and rows with the emulated ones."""
-        max_steps = check_whole("max_steps", self.choose("max_steps", *self.max_steps(simulated, steps)), 1)
+        max_steps = check_whole("max_steps", self.choose("max_steps", *self.max_steps(simulated, steps, rows)), 1)
         chosen: dict[str, Any] = {"max_steps": max_steps}
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
@@ -306,12 +305,13 @@ class Choices:
         target = objective.target if isinstance(objective, Factory) else objective
         return target.settings if isinstance(target, type) and issubclass(target, Objective) else {}
 
-    def max_steps(self, rows: int, steps: int) -> tuple[int, str]:
+    def max_steps(self, rows: int, steps: int, with_emulated: int = 0) -> tuple[int, str]:
         """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
         numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape)
         usual, few = (2500, 0.25) if steps == 1 else (7000, min(max(numbers / 30, 0.2), 0.4))
         growth = few if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
-        return round(usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
+        often = 2 if with_emulated > rows >= FEW_PAIRS else 1  # they delay memorising; emulators of few pairs are poor
+        return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 
     def weight_decay(self, rows: int) -> tuple[float, str]:
         """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""

@@ -37,7 +37,8 @@ __all__ = ["emulate"]
 EMULATED = 2  # the place of the random stream that further parameters are drawn from
 MOST = 500_000_000  # numbers of emulated pairs, which are kept in memory
 COMPARED = 1000  # held-out simulations, at most, that emulated ones are compared with
-TOO_DIFFERENT = 0.6  # C2ST of emulated and simulated pairs above which a warning is due
+FEWEST = 10  # of them, below which a classifier says nothing
+TOO_DIFFERENT = 0.55  # C2ST of emulated and simulated pairs above which, by more than chance, a warning is due
 
 
 def emulate(
@@ -111,12 +112,15 @@ def _train(
     )
 
 
-def _difference(simulated: tuple[np.ndarray, np.ndarray], emulated: tuple[np.ndarray, np.ndarray]) -> float:
-    """The accuracy of a classifier of simulated and emulated pairs; a warning if it is high."""
+def _difference(simulated: tuple[np.ndarray, np.ndarray], emulated: tuple[np.ndarray, np.ndarray]) -> float | None:
+    """The accuracy of a classifier of simulated and emulated pairs, if there are enough; a warning if it is high."""
     size = min(COMPARED, len(simulated[0]), len(emulated[0]))
+    if size < FEWEST:
+        return None
     pairs = [np.concatenate([part[:size] for part in both], 1) for both in (simulated, emulated)]
     accuracy = c2st(*pairs)
-    if accuracy > TOO_DIFFERENT:
+    by_chance = 3 * 0.5 / math.sqrt(2 * size)  # three standard errors
+    if accuracy > TOO_DIFFERENT + by_chance:
         warnings.warn(
             f"A classifier distinguishes emulated from simulated pairs ({100 * accuracy:.0f} % correct): "
             "emulated pairs may bias this posterior; compare it with one trained without them.",
