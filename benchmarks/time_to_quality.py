@@ -1,4 +1,4 @@
-"""C2ST against the CPU seconds of training: propersbi and sbi's NPE, NPSE and FMPE on the same simulations and core.
+"""C2ST against the CPU seconds of training: propersbi, sbi and BayesFlow on the same simulations and core.
 
     pip install propersbi[peers]
     python -m benchmarks.time_to_quality                      # all that is not in results/time_to_quality.csv yet
@@ -6,13 +6,15 @@
 
 Each method is trained anew, by its defaults, for each number of seconds: propersbi with that time limit by the clock,
 at which its learning rate has fallen to zero; the methods of sbi until the first epoch after so many seconds of the
-processor, or until they end by themselves. C2ST is the mean over observations 1 to 3, with 2 000 draws each.
+processor, or until they end by themselves; BayesFlow's flow matching for as many epochs as take so long, since its
+learning rate falls to zero at the last one. C2ST is the mean over observations 1 to 3, with 2 000 draws each.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -86,11 +88,40 @@ def _drawing(posterior: Any) -> Draw:
     return draw
 
 
+def flow_matching(task: Task, theta: np.ndarray, x: np.ndarray, seconds: tuple[int, ...]) -> Iterator[Point]:  # noqa: ARG001
+    """BayesFlow's flow matching with its defaults, on torch; one training for each number of seconds."""
+    os.environ.setdefault("KERAS_BACKEND", "torch")
+    import bayesflow
+    import keras
+
+    data = {"theta": theta.astype(np.float32), "x": x.astype(np.float32)}
+
+    def train(epochs: int) -> tuple[Any, float]:
+        keras.utils.set_random_seed(SEED)
+        network = bayesflow.networks.FlowMatching()
+        names: dict[str, Any] = {"inference_variables": "theta", "inference_conditions": "x", "standardize": "all"}
+        workflow = bayesflow.BasicWorkflow(inference_network=network, **names)
+        started = time.process_time()
+        workflow.fit_offline(data, epochs=epochs, verbose=0)
+        return workflow, time.process_time() - started
+
+    epoch = train(2)[1] / 2
+    for limit in seconds:
+        workflow, used = train(max(1, round(limit / epoch)))
+
+        def draw(x: np.ndarray, n: int, workflow: Any = workflow) -> np.ndarray:
+            draws = workflow.sample(num_samples=n, conditions={"x": x[None].astype(np.float32)})
+            return np.asarray(draws["theta"])[0]
+
+        yield limit, used, draw
+
+
 METHODS: dict[str, Callable[..., Iterator[Point]]] = {
     "propersbi": ours,
     "sbi NPE": sbi("NPE"),
     "sbi FMPE": sbi("FMPE"),
     "sbi NPSE": sbi("NPSE"),
+    "BayesFlow FM": flow_matching,
 }
 
 

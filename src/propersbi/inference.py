@@ -19,7 +19,7 @@ from propersbi.recipes import Recipe
 from propersbi.samplers.priors import describe_columns
 from propersbi.simulation.priors import parameter_names as names_of
 from propersbi.storage.checks import check_seed, list_of_names, to_path
-from propersbi.storage.progress import Phases
+from propersbi.storage.progress import announce
 from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.batches import checked_pairs
 from propersbi.types import InputError
@@ -94,10 +94,8 @@ def fit(
     place = None if folder is None else to_path("folder", folder)
     where: dict[str, Any] = {"folder": place, "seed": check_seed(seed), "device": device, "progress": progress}
     if complete.emulated:
-        phases = Phases(["train an emulator of the simulator", "train the posterior"], show=progress)
-        phases.next()
+        announce("First an emulator of the simulator is trained, then the posterior.", show=progress)
         data = emulate(data, complete, prior, **where)
-        phases.next()
     where["logger"] = logger
     posterior = train_posterior(data, complete, choices.modules, start=start, parameter_names=names, **where)
     posterior.prior = prior

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["Phases", "progress_bar"]
+__all__ = ["Phases", "announce", "progress_bar"]
 
 
 def progress_bar(total: int, what: str, unit: str, *, show: bool, done: int = 0) -> Any:
@@ -17,6 +17,13 @@ def progress_bar(total: int, what: str, unit: str, *, show: bool, done: int = 0)
     live = sys.stderr.isatty() or "ipykernel" in sys.modules
     interval = 0.1 if live else 10.0
     return tqdm(total=total, initial=done, desc=what, unit=unit, disable=not show, mininterval=interval, maxinterval=30)
+
+
+def announce(line: str, *, show: bool) -> None:
+    """What begins now, as a line on stderr."""
+    if show:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 class Phases:
@@ -39,7 +46,5 @@ class Phases:
         minutes, seconds = divmod(int(time.monotonic() - self.started), 60)
         self.done += 1
         line = f"Phase {self.done} of {len(self.names)} ({minutes}:{seconds:02d}): {self.names[self.done - 1]}"
-        if self.show:
-            sys.stderr.write(f"{line}\n")
-            sys.stderr.flush()
+        announce(line, show=self.show)
         return line
