@@ -94,6 +94,14 @@ def test_the_emulator_is_kept_and_training_continues_to_the_same_posterior(tmp_p
     assert not torch.equal(quick(sims.theta, sims.x).sample((5,), x=x_o, seed=0), expected)
 
 
+def test_data_that_never_vary_are_emulated_as_they_are():
+    sims = simulate(200)
+    x = np.concatenate([np.asarray(sims.x), np.full((200, 1), 3.5)], 1)
+    data, _ = emulated(sims.theta, x, 500, max_steps=20)
+    assert np.allclose(data.x[200:, 2], 3.5, atol=1e-3)
+    assert np.isfinite(data.x).all()
+
+
 def test_a_poor_emulator_is_reported():
     sims = simulate(1000)
     with pytest.warns(UserWarning, match="distinguishes emulated from simulated pairs"):

@@ -23,7 +23,7 @@ import numpy as np
 from propersbi.building import TrainingSet
 from propersbi.choices import Choices
 from propersbi.fitting import train_posterior
-from propersbi.metrics import c2st
+from propersbi.metrics.classifier import cross_validated_accuracy
 from propersbi.posterior import Posterior
 from propersbi.recipes import Recipe
 from propersbi.samplers import Box
@@ -37,6 +37,7 @@ __all__ = ["emulate"]
 EMULATED = 2  # the place of the random stream that further parameters are drawn from
 MOST = 500_000_000  # numbers of emulated pairs, which are kept in memory
 COMPARED = 1000  # held-out simulations, at most, that emulated ones are compared with
+WIDEST = 100  # hidden units of the classifier, at most
 FEWEST = 10  # of them, below which a classifier says nothing
 TOO_DIFFERENT = 0.55  # C2ST of emulated and simulated pairs above which, by more than chance, a warning is due
 
@@ -117,8 +118,11 @@ def _difference(simulated: tuple[np.ndarray, np.ndarray], emulated: tuple[np.nda
     size = min(COMPARED, len(simulated[0]), len(emulated[0]))
     if size < FEWEST:
         return None
-    pairs = [np.concatenate([part[:size] for part in both], 1) for both in (simulated, emulated)]
-    accuracy = c2st(*pairs)
+    real, made = (np.concatenate([part[:size] for part in both], 1) for both in (simulated, emulated))
+    varies = real.std(0) > 0
+    rows = (np.concatenate([real, made])[:, varies] - real.mean(0)[varies]) / real.std(0)[varies]
+    width = min(10 * rows.shape[1], WIDEST)
+    accuracy = cross_validated_accuracy(rows, np.repeat([0, 1], size), hidden=(width, width))
     by_chance = 3 * 0.5 / math.sqrt(2 * size)  # three standard errors
     if accuracy > TOO_DIFFERENT + by_chance:
         warnings.warn(
