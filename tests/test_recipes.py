@@ -168,3 +168,13 @@ def test_a_recipe_and_simulations_are_tables_in_a_notebook():
     sims = ps.simulate({"a": (0.0, 1.0)}, lambda theta, rng: theta + rng.normal(size=theta.shape), 50, progress=False)
     assert "50 simulations" in sims._repr_html_()
     assert "<td>parameters</td><td>a</td>" in sims._repr_html_()
+
+
+def test_emulated_pairs_allow_more_steps_but_do_not_count_as_simulations():
+    plain, more = (ps.recipe(*pairs(6000), emulated=count) for count in (0, 50_000))
+    assert abs(more.training.max_steps - 2 * plain.training.max_steps) <= 1
+    assert "50,000 emulated pairs besides: chosen" in str(more)
+    plain, more = (ps.recipe(*pairs(1000), emulated=count) for count in (0, 50_000))
+    assert more.training.max_steps == plain.training.max_steps  # an emulator of so few has little more to teach
+    assert (plain.batch_size, more.batch_size) == (128, 256)
+    assert more.training.settle is None  # a hundred simulations are held out, too few for the check
