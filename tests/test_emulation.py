@@ -115,6 +115,7 @@ def test_a_poor_emulator_is_reported():
         ({"prior": (0.0, 1.0)}, "do not fit|shape"),
         ({"weight": np.ones(200)}, "cannot be combined"),
         ({"noise": torch.relu}, "cannot be combined"),
+        ({"devices": 2}, "training on one device"),
         ({"emulated": 10**9}, "ask for fewer"),
         ({"emulated": -1}, "'emulated' must be a whole number of at least 0"),
     ],

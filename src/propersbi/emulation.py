@@ -7,7 +7,7 @@ parameters and data exchanged, makes further pairs
 .. math:: \theta \sim \pi, \qquad x \sim q(x \mid \theta),
 
 and the posterior is trained on simulated and emulated pairs together. Pairs that are held out for validation are
-simulated ones that neither network was trained on.
+simulated ones that neither network was trained on (in an ensemble, the pairs that its first network holds out).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = ["emulate"]
 EMULATED = 2  # the place of the random stream that further parameters are drawn from
 MOST = 500_000_000  # numbers of emulated pairs, which are kept in memory
 COMPARED = 1000  # held-out simulations, at most, that emulated ones are compared with
-WIDEST = 100  # hidden units of the classifier, at most
 FEWEST = 10  # of them, below which a classifier says nothing
+WIDEST = 100  # hidden units of the classifier, at most
 TOO_DIFFERENT = 0.55  # C2ST of emulated and simulated pairs above which, by more than chance, a warning is due
 
 
@@ -84,6 +84,8 @@ def _check(data: TrainingSet, recipe: Recipe, prior: Any) -> None:
         raise InputError("Emulated pairs need the 'prior' that the simulations were drawn from.")
     if data.weight is not None or data.noise is not None:
         raise InputError("Emulated pairs cannot be combined with 'weight' or 'noise'.")
+    if recipe.training.devices > 1:
+        raise InputError("Emulated pairs are for training on one device.")
     numbers = recipe.emulated * sum(math.prod(shape) for shape in data.shapes)
     if numbers > MOST:
         raise InputError(f"{recipe.emulated:,} emulated pairs would be {numbers:,} numbers: ask for fewer pairs.")

@@ -50,7 +50,7 @@ def fit(
         theta: Parameters ``(n, *theta_shape)``: NumPy, torch or rows on disk.
         x: The data they made, ``(n, *x_shape)``; or a dict of named parts ``{name: (n, *shape)}``, a list of arrays
             ``(N_i, ...)`` of varying length, a masked array or a table of pandas, with missing entries.
-        prior: The prior; only its support is used.
+        prior: The prior; only its support is used, and its draws if pairs are ``emulated``.
         recipe: How to train; by default :func:`propersbi.recipe` of the same pairs.
         start: A posterior whose weights and units to continue from.
         weight: Importance weights of the pairs, ``(n,)``, where they do not count alike.
@@ -62,7 +62,8 @@ def fit(
         device: ``"auto"``, ``"cpu"``, ``"cuda"``, ...
         progress: Whether to show a progress bar on stderr.
         **changes: Choices of the recipe to make otherwise, by name: fields of :class:`~propersbi.recipes.Recipe`
-            (``rule``, ``draws``, ``refinement_steps``, ``network``, ``embedding``, ``support``, ``ensemble``, ...) or
+            (``rule``, ``draws``, ``refinement_steps``, ``network``, ``embedding``, ``support``, ``ensemble``,
+            ``emulated``, ...) or
             of :class:`~propersbi.training.config.TrainConfig` (``max_steps``, ``time_limit``, ``learning_rate``, ...).
             And ``logger``: where to report loss, validation score and learning rate during training; any object with
             ``log_metrics(metrics, step)``, or a function of the same. See :mod:`propersbi.training.logging`.
