@@ -83,6 +83,7 @@ def test_the_emulator_is_kept_and_training_continues_to_the_same_posterior(tmp_p
     whole = quick(sims.theta, sims.x, emulated=400, folder=tmp_path)
     assert (tmp_path / "emulator" / "posterior").exists()
     assert whole.info["emulator"]["steps"] == 20
+    assert whole.info["seconds"] > whole.info["emulator"]["seconds"] > 0
     assert ps.Posterior.load(tmp_path / "posterior").info["emulator"] == whole.info["emulator"]
     (tmp_path / "checkpoint.ckpt").unlink()  # as if killed after the emulator
     again = quick(sims.theta, sims.x, emulated=400, folder=tmp_path)

@@ -69,7 +69,8 @@ def train_posterior(
     if len(members) > 1:
         infos = [member[2] for member in members]
         info = {**info, "seconds": sum(part["seconds"] for part in infos), "members": infos}
-    info |= {"emulator": dict(data.emulator)} if data.emulated else {}
+    if data.emulated:
+        info = {**info, "seconds": info["seconds"] + data.emulator["seconds"], "emulator": dict(data.emulator)}
     posterior = Posterior(
         sampler.cpu(),
         parameter_names=names,
