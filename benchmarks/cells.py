@@ -36,7 +36,7 @@ __all__ = ["cell_recipe", "measure", "sample", "sample_test_pairs", "simulate", 
 LARGE = 500  # numbers in x above which simulations are stored on disk
 ATTEMPTS = 10  # to sample inside the prior's support
 C2ST_SECONDS = 30.0  # of one comparison of 10 000 draws, roughly: for plans only
-LENGTH = ("time_limit", "max_steps")  # settings of a task that make `propersbi run` short
+LENGTH = ("time_limit", "max_steps", "emulated")  # settings of a task that make `propersbi run` short
 MIN_INSIDE = 100  # draws inside the support that a comparison needs
 
 

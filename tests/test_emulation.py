@@ -1,5 +1,6 @@
 """Emulated pairs: what the emulator learns, what is held out, and what cannot be emulated."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 import propersbi as ps
+from propersbi import schedule
 from propersbi.building import TrainingSet, prepare_sampler
 from propersbi.emulation import emulate
 from propersbi.networks import MLPGenerator
@@ -138,3 +140,60 @@ def test_rounds_and_online_training_refuse_emulated_pairs():
         ps.fit_online(PRIOR, noisy_square, simulations=100, max_steps=2, workers=0, emulated=400, progress=False)
     with pytest.raises(InputError, match=r"'emulated' is for ps\.fit on stored simulations"):
         ps.fit_sequential(PRIOR, noisy_square, np.zeros(2), simulations=50, rounds=2, emulated=400, progress=False)
+
+
+def default_recipe(theta, x, emulated=2000, max_steps=20):
+    """The recipe that ``fit`` takes by itself for so many pairs, but with fewer emulated ones and short trainings."""
+    recipe = ps.recipe(theta, x, prior=PRIOR)
+    assert recipe.emulated == 100_000
+    return replace(recipe, emulated=emulated).change(max_steps=max_steps, network=small, draws=4)
+
+
+def test_pairs_are_emulated_by_default_and_the_recipe_says_why():
+    sims = simulate(1000)
+    assert "1,000 simulations are few" in str(ps.recipe(sims.theta, sims.x, prior=PRIOR))
+    recipe = default_recipe(sims.theta, sims.x, max_steps=250)
+    posterior = ps.fit(sims.theta, sims.x, prior=PRIOR, recipe=recipe, progress=False)
+    assert posterior.recipe.emulated == 2000
+    assert posterior.info["emulator"]["c2st"] < 0.65
+    again = ps.fit(sims.theta, sims.x, start=posterior, progress=False)  # with the prior of its start
+    assert again.recipe.emulated == 2000
+
+
+def test_where_the_prior_is_another_one_nothing_is_emulated_by_default():
+    sims = simulate(1000)
+    near = np.abs(np.asarray(sims.theta)[:, 0]) < 1.5
+    theta, x = np.asarray(sims.theta)[near], np.asarray(sims.x)[near]
+    recipe = default_recipe(sims.theta, sims.x)
+    posterior = ps.fit(theta, x, prior=PRIOR, recipe=recipe, progress=False)
+    assert posterior.recipe.emulated == 0
+    assert "Parameter 1 of the simulations does not follow the prior" in posterior.info["emulator"]["refused"]
+    assert "no emulated pairs: Parameter 1" in str(posterior.recipe)
+    with pytest.warns(UserWarning, match="Parameter 1 of the simulations does not follow the prior"):
+        emulated(theta, x, 1000, max_steps=20)
+
+
+def test_a_poor_emulator_is_not_used_by_default():
+    sims = simulate(1000)
+    recipe = default_recipe(sims.theta, sims.x, max_steps=2)
+    posterior = ps.fit(sims.theta, sims.x, prior=PRIOR, recipe=recipe, progress=False)
+    assert posterior.recipe.emulated == 0
+    assert "distinguishes emulated from simulated pairs" in posterior.info["emulator"]["refused"]
+
+
+def test_a_recipe_with_emulated_pairs_by_default_trains_without_a_prior_too():
+    sims = simulate(1000)
+    with pytest.warns(UserWarning, match="trained on the simulations alone"):
+        posterior = ps.fit(sims.theta, sims.x, recipe=default_recipe(sims.theta, sims.x), progress=False)
+    assert posterior.recipe.emulated == 0
+    assert "need the 'prior'" in posterior.recipe.reasons["emulated"]
+
+
+def test_a_refusal_leaves_the_recipe_of_simulations_alone(monkeypatch):
+    monkeypatch.setattr(schedule, "max_steps", lambda *_, emulated, **__: (20 + emulated, "quick"))
+    theta = np.random.default_rng(0).uniform(-1, 1, (1000, 2))  # not from the prior
+    posterior = ps.fit(theta, theta**2, prior=PRIOR, progress=False)
+    assert ps.recipe(theta, theta**2, prior=PRIOR).training.max_steps == 21
+    assert posterior.recipe == ps.recipe(theta, theta**2, prior=PRIOR, emulated=0)
+    assert posterior.info["emulator"].keys() == {"refused"}
+    assert posterior.info["steps"] == 20

@@ -178,3 +178,24 @@ def test_emulated_pairs_allow_more_steps_but_do_not_count_as_simulations():
     assert more.training.max_steps == plain.training.max_steps  # an emulator of so few has little more to teach
     assert (plain.batch_size, more.batch_size) == (128, 256)
     assert more.training.settle is None  # a hundred simulations are held out, too few for the check
+
+
+@pytest.mark.parametrize(
+    ("n", "features", "changes"),
+    [
+        (999, 2, {}),
+        (40_000, 2, {}),
+        (1000, 50, {}),
+        (1000, 2, {"prior": None}),
+        (1000, 2, {"max_steps": 100}),
+        (1000, 2, {"time_limit": 10.0}),
+        (1000, 2, {"refinement_steps": 1}),
+        (1000, 2, {"network": MLPGenerator}),
+        (1000, 2, {"standardize": False}),
+        (1000, 2, {"emulated": 0}),
+    ],
+)
+def test_pairs_are_emulated_by_default_only_where_that_was_found_to_help(n, features, changes):
+    prior = {"prior": [(-1.0, 1.0), (-1.0, 1.0)]}
+    assert ps.recipe(*pairs(1000), **prior).emulated == 100_000
+    assert ps.recipe(*pairs(n, features=features), **{**prior, **changes}).emulated == 0

@@ -65,7 +65,7 @@ class TrainingSet:
         fresh: Batches that are simulated afresh; the pairs are then for units and validation only.
         emulated: How many of the last pairs were made by an emulator; they are not for validation.
         emulator: Facts about it: its training, and ``c2st``, the accuracy of a classifier of emulated pairs and
-            simulations held out (0.5: it cannot distinguish them).
+            simulations held out (0.5: it cannot distinguish them); ``refused``, why no pairs were emulated.
     """
 
     theta: Rows

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from propersbi import schedule
 from propersbi.given import described, takes_steps
 from propersbi.layouts import Layout
 from propersbi.networks import is_grid, is_image_problem
@@ -36,9 +37,6 @@ REFINEMENT_STEPS = 8
 CHAIN_WIDTH, CHAIN_RATE = 128, 6e-3  # width and learning rate of a network that is one step of several
 EARLIEST_CHECK = 200  # gradient steps after which training must have improved on the linear regression
 LARGE_DATA = 1000  # numbers in x above which a step of training is costly
-FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
-LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
-LONG_DECAY = 0.3  # of the weights, there
 LOG_REASON = "positive, and nearer to a normal distribution in logarithms"
 
 
@@ -48,7 +46,7 @@ def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
     Arguments:
         theta: Parameters ``(n, *theta_shape)``: NumPy, torch or rows on disk.
         x: The data they made, ``(n, *x_shape)``.
-        prior: The prior; only its support is used.
+        prior: The prior; its support is used, and its draws if pairs are ``emulated``.
         **changes: Choices to make otherwise, by name: fields of :class:`~propersbi.recipes.Recipe` or of
             :class:`~propersbi.training.config.TrainConfig`. All else follows from them.
 
@@ -62,7 +60,7 @@ def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
         ['weight decay 0.3: 100 numbers in x']
     """
     pairs = checked_pairs(theta, x, changes.get("missing"))
-    return Choices.of(pairs, prior, changes, columns=describe_columns(theta)).recipe()
+    return Choices.of(pairs, prior, changes, columns=describe_columns(theta), emulates=True).recipe()
 
 
 @dataclass
@@ -73,13 +71,14 @@ class Choices:
         theta_shape: The event shape of the parameters.
         x_shape: The event shape of the data.
         n: Pairs.
-        prior: The prior; only its support is used.
+        prior: The prior, for its support.
         changes: What was asked for.
         names: Names of the parameters, by which ``discrete`` may call them; by default those of the prior.
         columns: What the type of the training parameters says.
         rows: Some of the pairs; without them nothing is chosen by the numbers themselves.
         layout: The parts of structured data.
         missing: Whether entries of the data are missing.
+        emulates: Whether further pairs may be emulated where that helps.
     """
 
     theta_shape: tuple[int, ...]
@@ -95,6 +94,7 @@ class Choices:
     rows: tuple[Tensor, Tensor] | None = None
     layout: Layout | None = None
     missing: bool = False
+    emulates: bool = False
 
     @classmethod
     def of(cls, pairs: Pairs, prior: Any, changes: Mapping[str, Any], **known: Any) -> Choices:
@@ -116,9 +116,11 @@ class Choices:
         steps = self.refinement_steps(objective)
         most = self.choose("max_validation", 500 if self.large() else 5000)
         fraction = self.choose("validation_fraction", 0.1)
-        emulated, simulated = self.choose("emulated", 0), self.n - validation_size(self.n, fraction, most)
-        rows = simulated + check_whole("emulated", emulated, 0)
+        emulated = check_whole("emulated", self.choose("emulated", *self.emulated(steps)), 0)
+        simulated = self.n - validation_size(self.n, fraction, most)
+        rows = simulated + emulated
         regression = self.choose("regression", *self.regression(steps, rows))
+        rule = EnergyScore(beta=0.5), "strictly proper, and sensitive to thin posteriors"
         draws = (5, "images are large") if self.images() else (10, "more draws did not help")
         return Recipe(
             network=self.choose("network", *self.network(objective, steps)),
@@ -126,7 +128,7 @@ class Choices:
             regression=regression,
             refinement_steps=steps,
             objective=objective,
-            rule=self.choose("rule", *(self.rule() if objective is None else (None, ""))),
+            rule=self.choose("rule", *(rule if objective is None else (None, ""))),
             draws=self.choose("draws", *(draws if objective is None else (None, ""))),
             support=self.support(),
             discrete=self.discrete(),
@@ -137,7 +139,7 @@ class Choices:
             missing=self.choose("missing", *(("allow", "found in the data") if self.missing else ("exclude", ""))),
             standardize=self.choose("standardize", True),
             tail=self.choose("tail", *self.tail()),
-            batch_size=self.choose("batch_size", *self.batch_size(rows)),
+            batch_size=self.choose("batch_size", *schedule.batch_size(rows, large=self.large())),
             validation_fraction=fraction,
             max_validation=most,
             emulated=emulated,
@@ -219,10 +221,6 @@ class Choices:
             value, reason = REFINEMENT_STEPS, "thin posteriors need several steps"
         return check_whole("refinement_steps", self.choose("refinement_steps", value, reason), 1)
 
-    def rule(self) -> tuple[Any, str]:
-        """A power below 1 sees the fine detail of thin posteriors."""
-        return EnergyScore(beta=0.5), "strictly proper, and sensitive to thin posteriors"
-
     def regression(self, steps: int, rows: int) -> tuple[bool, str]:
         """Whether vectors are so small, and pairs so many, that a linear regression is quick and says something."""
         few = prepared_rows(rows, self.x_shape)
@@ -275,23 +273,19 @@ class Choices:
             return 5.0, "a single extreme number must not dominate a vector"
         return 100.0, "only extremes, since data on a grid are summed and transformed"
 
-    def batch_size(self, rows: int) -> tuple[int, str]:
-        """Pairs per step of training."""
-        size = 64 if self.large() else 128 if rows < FEW_PAIRS else 256
-        return min(size, rows), "large data" if self.large() else f"{rows:,} training pairs"
-
     def training(self, objective: Any, steps: int, simulated: int, rows: int, regression: bool) -> TrainConfig:
         """The training configuration for so many simulated pairs, and rows with the emulated ones."""
-        max_steps = check_whole("max_steps", self.choose("max_steps", *self.max_steps(simulated, steps, rows)), 1)
+        usual = self.max_steps(simulated, steps, emulated=rows > simulated)
+        max_steps = check_whole("max_steps", self.choose("max_steps", *usual), 1)
         chosen: dict[str, Any] = {"max_steps": max_steps}
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
         if steps != 1:
-            warmup = min(900 if rows < FEW_PAIRS else 300, max_steps // 3)
+            warmup = min(900 if rows < schedule.FEW_PAIRS else 300, max_steps // 3)
             chosen["warmup"] = self.choose("warmup", warmup, "a chain starts as a Gaussian and leaves it slowly")
             if self.own_network():
                 chosen["learning_rate"] = self.choose("learning_rate", CHAIN_RATE, f"a network of width {CHAIN_WIDTH}")
-            if regression and simulated >= FEW_PAIRS:  # held-out pairs are simulated ones
+            if regression and simulated >= schedule.FEW_PAIRS:  # held-out pairs are simulated ones
                 why = "where nothing is left to learn beyond the linear regression, training ends early"
                 chosen["settle"] = self.choose("settle", max(EARLIEST_CHECK, 2 * chosen["warmup"]), why)
             chosen["weight_decay"] = self.choose("weight_decay", *self.weight_decay(rows))
@@ -305,18 +299,22 @@ class Choices:
         target = objective.target if isinstance(objective, Factory) else objective
         return target.settings if isinstance(target, type) and issubclass(target, Objective) else {}
 
-    def max_steps(self, rows: int, steps: int, with_emulated: int = 0) -> tuple[int, str]:
-        """More for more simulations, which carry more detail; the faster the more numbers there are in theta and x."""
+    def max_steps(self, rows: int, steps: int, *, emulated: bool = False) -> tuple[int, str]:
+        """Gradient steps for so many simulated pairs."""
         numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape)
-        usual, few = (2500, 0.25) if steps == 1 else (7000, min(max(numbers / 30, 0.2), 0.4))
-        growth = few if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
-        often = 2 if with_emulated > rows >= FEW_PAIRS else 1  # they delay memorising; emulators of few pairs are poor
-        return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
+        return schedule.max_steps(rows, numbers, chain=steps != 1, emulated=emulated)
 
     def weight_decay(self, rows: int) -> tuple[float, str]:
-        """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""
-        long = self.numbers() >= LONG_VECTOR and not (self.large() or self.embedded() or self.structure.embedding)
-        return (LONG_DECAY * min(1.0, MANY_PAIRS / rows), f"{self.numbers()} numbers in x") if long else (0.0, "")
+        """Of the weights of a network that sees the data themselves."""
+        plain = not (self.large() or self.embedded() or self.structure.embedding)
+        return schedule.weight_decay(rows, self.numbers() if plain else 0)
+
+    def emulated(self, steps: int) -> tuple[int, str]:
+        """Pairs besides, where an emulator of the simulator is easy to train and the length of training is free."""
+        vectors = len(self.theta_shape) == len(self.x_shape) == 1 and not (self.missing or self.structure.embedding)
+        fixed = {"max_steps", "time_limit", "devices", "standardize"} & set(self.changes)
+        free = self.emulates and self.prior is not None and steps != 1 and self.own_network() and not fixed
+        return schedule.emulated_pairs(self.n, self.numbers()) if vectors and free else (0, "")
 
     def _value(self, name: str, value: Any) -> Any:
         """What the recipe keeps of what was asked for; networks that are already built are set aside."""

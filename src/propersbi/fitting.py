@@ -69,8 +69,9 @@ def train_posterior(
     if len(members) > 1:
         infos = [member[2] for member in members]
         info = {**info, "seconds": sum(part["seconds"] for part in infos), "members": infos}
-    if data.emulated:
-        info = {**info, "seconds": info["seconds"] + data.emulator["seconds"], "emulator": dict(data.emulator)}
+    if data.emulator:
+        seconds = info["seconds"] + data.emulator.get("seconds", 0.0)
+        info = {**info, "seconds": seconds, "emulator": dict(data.emulator)}
     posterior = Posterior(
         sampler.cpu(),
         parameter_names=names,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from propersbi.recipes import Recipe
 from propersbi.samplers.priors import describe_columns
 from propersbi.simulation.priors import parameter_names as names_of
 from propersbi.storage.checks import check_seed, list_of_names, to_path
-from propersbi.storage.progress import announce
 from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.batches import checked_pairs
 from propersbi.types import InputError
@@ -50,7 +50,8 @@ def fit(
         theta: Parameters ``(n, *theta_shape)``: NumPy, torch or rows on disk.
         x: The data they made, ``(n, *x_shape)``; or a dict of named parts ``{name: (n, *shape)}``, a list of arrays
             ``(N_i, ...)`` of varying length, a masked array or a table of pandas, with missing entries.
-        prior: The prior; only its support is used, and its draws if pairs are ``emulated``.
+        prior: The prior that ``theta`` was drawn from: its support, and its draws if pairs are ``emulated``, as they
+            are by default where simulations are few and data are short vectors.
         recipe: How to train; by default :func:`propersbi.recipe` of the same pairs.
         start: A posterior whose weights and units to continue from.
         weight: Importance weights of the pairs, ``(n,)``, where they do not count alike.
@@ -84,7 +85,8 @@ def fit(
         parameter_names = list_of_names("parameter_names", parameter_names)
     elif start is None:
         parameter_names = names_of(prior) or columns.names
-    choices = Choices.of(pairs, prior, changes, names=parameter_names, columns=columns)
+    known: dict[str, Any] = {"names": parameter_names, "columns": columns, "emulates": weight is None and noise is None}
+    choices = Choices.of(pairs, prior, changes, **known)
     if start is not None and not isinstance(start, Posterior):
         raise InputError(f"'start' must be a posterior, got {type(start).__name__}.")
     if recipe is not None and not isinstance(recipe, Recipe):
@@ -95,8 +97,10 @@ def fit(
     place = None if folder is None else to_path("folder", folder)
     where: dict[str, Any] = {"folder": place, "seed": check_seed(seed), "device": device, "progress": progress}
     if complete.emulated:
-        announce("First an emulator of the simulator is trained, then the posterior.", show=progress)
-        data = emulate(data, complete, prior, **where)
+        data = emulate(data, complete, prior if prior is not None or start is None else start.prior, **where)
+        if not data.emulated:
+            alone = dataclasses.replace(choices, emulates=False, reasons={}).recipe() if base is None else base
+            complete = alone.without_emulated(data.emulator["refused"])
     where["logger"] = logger
     posterior = train_posterior(data, complete, choices.modules, start=start, parameter_names=names, **where)
     posterior.prior = prior

@@ -165,6 +165,10 @@ class Recipe:
             reasons={**reasons, **dict.fromkeys(changes, "chosen")},
         )
 
+    def without_emulated(self, reason: str) -> Recipe:
+        """The same recipe for simulations alone."""
+        return replace(self, emulated=0, reasons={**self.reasons, "emulated": reason})
+
     def _as_value(self, name: str, value: Any) -> Any:
         """What a recipe keeps of a choice: classes of the library as factories, supports as such."""
         if name in PLACES:
@@ -234,7 +238,7 @@ class Recipe:
             ("batch_size", f"{self.batch_size} pairs per step"),
             ("validation_fraction", f"{100 * self.validation_fraction:g} % of the pairs for validation"),
             ("max_validation", f"at most {self.max_validation} pairs for validation"),
-            ("emulated", f"{self.emulated:,} emulated pairs besides"),
+            ("emulated", f"{self.emulated:,} emulated pairs besides" if self.emulated else "no emulated pairs"),
             ("ensemble", f"{self.ensemble} networks in equal shares"),
             ("max_steps", f"{t.max_steps} gradient steps"),
             ("learning_rate", f"learning rate {t.learning_rate:g}"),

@@ -1,0 +1,50 @@
+"""How much training a problem takes: emulated pairs, steps, batches and weight decay, from the sizes of the problem."""
+
+from __future__ import annotations
+
+__all__ = ["FEW_PAIRS", "batch_size", "emulated_pairs", "max_steps", "weight_decay"]
+
+FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
+LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
+LONG_DECAY = 0.3  # of the weights, there
+EMULATED = 100_000  # pairs that an emulator makes, where it is of use
+FEWEST_TO_EMULATE, MOST_TO_EMULATE = 1000, 30_000  # simulations: fewer teach no emulator, more need none
+
+
+def emulated_pairs(simulations: int, numbers: int) -> tuple[int, str]:
+    """How many pairs to emulate, for so many simulations whose data have so many numbers.
+
+    >>> emulated_pairs(1000, 8)
+    (100000, '1,000 simulations are few, and data of 8 numbers are easy to emulate')
+    """
+    if not (FEWEST_TO_EMULATE <= simulations <= MOST_TO_EMULATE and numbers < LONG_VECTOR):
+        return 0, ""
+    return EMULATED, f"{simulations:,} simulations are few, and data of {numbers} numbers are easy to emulate"
+
+
+def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool) -> tuple[int, str]:
+    """Gradient steps: more for more simulations, which carry more detail.
+
+    Arguments:
+        rows: Simulated pairs to train on.
+        numbers: In theta and x together; the more there are, the faster the number of steps grows.
+        chain: Whether draws are refined in several steps.
+        emulated: Whether there are emulated pairs besides, which delay memorising.
+    """
+    usual, few = (7000, min(max(numbers / 30, 0.2), 0.4)) if chain else (2500, 0.25)
+    growth = few if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
+    often = 2 if emulated and rows >= FEW_PAIRS else 1  # emulators of few pairs are poor
+    return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
+
+
+def batch_size(rows: int, *, large: bool) -> tuple[int, str]:
+    """Pairs per gradient step; ``large`` data make a step costly."""
+    size = 64 if large else 128 if rows < FEW_PAIRS else 256
+    return min(size, rows), "large data" if large else f"{rows:,} training pairs"
+
+
+def weight_decay(rows: int, numbers: int) -> tuple[float, str]:
+    """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""
+    if numbers < LONG_VECTOR:
+        return 0.0, ""
+    return LONG_DECAY * min(1.0, MANY_PAIRS / rows), f"{numbers} numbers in x"
