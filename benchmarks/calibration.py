@@ -1,6 +1,6 @@
 """Are the posteriors of the accuracy benchmark calibrated? SBC and calibration error on 1000 fresh pairs.
 
-    python -m benchmarks.calibration --tasks two_moons slcp --simulations 10000 --methods default emulated
+    python -m benchmarks.calibration --tasks two_moons slcp --simulations 10000 --methods default "simulations alone"
 
 Trains what is not in ``benchmarks/runs``, as :mod:`benchmarks.accuracy` does, and writes ``results/calibration.md``.
 The true posterior is measured on the same pairs: its deviations are due to chance alone.
@@ -38,7 +38,7 @@ class ReferencePosterior:
 def train(task: Task, name: str, simulations: int, method: str) -> Posterior:
     """The posterior of the accuracy benchmark."""
     sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED)
-    folder = RUNS / f"{name}-{simulations}-{SEED}-{method}-10x10000"
+    folder = RUNS / f"{name}-{simulations}-{SEED}-{method.replace(' ', '-')}-10x10000"
     return ps.fit(sims.theta, sims.x, prior=task.prior, seed=SEED, folder=folder, **OURS[method])
 
 

@@ -60,6 +60,7 @@ class Cell:
         if correction is None:
             sims = ps.simulate(task.prior, task.simulate, self.simulations, seed=seed, progress=False)
             changes: dict[str, Any] = {"refinement_steps": 1} if self.method.endswith("one pass") else {}
+            changes["emulated"] = 0  # as in the rounds
             posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=seed, folder=folder, **changes)
             return posterior.set_default_x(x_o)
         return ps.fit_sequential(

@@ -125,7 +125,7 @@ def default_step(name: str, simulations: int, steps: int) -> tuple[float, float]
     """CPU seconds of a step of the default recipe, and of its matrix products alone: medians."""
     task = ps.tasks.get(name)
     sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED, progress=False)
-    recipe = ps.recipe(sims.theta, sims.x, prior=task.prior).change(max_steps=steps, validate_every=steps)
+    recipe = ps.recipe(sims.theta, sims.x, prior=task.prior, emulated=0).change(max_steps=steps, validate_every=steps)
     prepared = prepare_sampler(TrainingSet(sims.theta, sims.x), recipe, {}, SEED, None)
     objective = build_objective(recipe, prepared, None, SEED)
     batches, recorded = Timed(prepared.batches), RecordedProducts()

@@ -183,10 +183,10 @@ def run(name: str, simulations: int, trial: str) -> list[dict[str, Any]]:
     theta, prior = np.asarray(sims.theta), task.prior
     if trial == PROBITS:
         theta, prior = ndtri((theta - prior.lower) / (prior.upper - prior.lower)), None
-    # The accuracy benchmark trains the defaults, too.
-    folder = RUNS / f"{name}-{simulations}-{SEED}-default-10x10000" if trial == "defaults" else None
-    changes = changes_of(trial, ps.recipe(theta, sims.x, prior=prior))
-    posterior = ps.fit(theta, sims.x, prior=prior, seed=SEED, folder=folder, **changes)
+    # The accuracy benchmark trains on the simulations alone, too.
+    folder = RUNS / f"{name}-{simulations}-{SEED}-simulations-alone-10x10000" if trial == "defaults" else None
+    changes = changes_of(trial, ps.recipe(theta, sims.x, prior=prior, emulated=0))
+    posterior = ps.fit(theta, sims.x, prior=prior, emulated=0, seed=SEED, folder=folder, **changes)
     rows = []
     for steps in (2, 4, 8, 16) if trial == "defaults" else (None,):
         row = {"task": name, "simulations": simulations, "trial": trial, **measure(task, posterior, steps, trial)}

@@ -180,6 +180,12 @@ def test_emulated_pairs_allow_more_steps_but_do_not_count_as_simulations():
     assert more.training.settle is None  # a hundred simulations are held out, too few for the check
 
 
+def test_small_counts_are_not_emulated_by_default():
+    theta, x = pairs(1000)
+    assert ps.recipe(theta, x, prior=[(-1.0, 1.0), (-1.0, 1.0)]).emulated == 100_000
+    assert ps.recipe(theta, np.round(x), prior=[(-1.0, 1.0), (-1.0, 1.0)]).emulated == 0
+
+
 @pytest.mark.parametrize(
     ("n", "features", "changes"),
     [

@@ -276,12 +276,11 @@ class Choices:
     def training(self, objective: Any, steps: int, simulated: int, rows: int, regression: bool) -> TrainConfig:
         """The training configuration for so many simulated pairs, and rows with the emulated ones."""
         usual = self.max_steps(simulated, steps, emulated=rows > simulated)
-        max_steps = check_whole("max_steps", self.choose("max_steps", *usual), 1)
-        chosen: dict[str, Any] = {"max_steps": max_steps}
+        chosen: dict[str, Any] = {"max_steps": check_whole("max_steps", self.choose("max_steps", *usual), 1)}
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
         if steps != 1:
-            warmup = min(900 if rows < schedule.FEW_PAIRS else 300, max_steps // 3)
+            warmup = min(900 if rows < schedule.FEW_PAIRS else 300, chosen["max_steps"] // 3)
             chosen["warmup"] = self.choose("warmup", warmup, "a chain starts as a Gaussian and leaves it slowly")
             if self.own_network():
                 chosen["learning_rate"] = self.choose("learning_rate", CHAIN_RATE, f"a network of width {CHAIN_WIDTH}")
@@ -306,15 +305,18 @@ class Choices:
 
     def weight_decay(self, rows: int) -> tuple[float, str]:
         """Of the weights of a network that sees the data themselves."""
-        plain = not (self.large() or self.embedded() or self.structure.embedding)
-        return schedule.weight_decay(rows, self.numbers() if plain else 0)
+        hidden = self.large() or self.embedded() or self.structure.embedding
+        return schedule.weight_decay(rows, 0 if hidden else self.numbers())
 
     def emulated(self, steps: int) -> tuple[int, str]:
         """Pairs besides, where an emulator of the simulator is easy to train and the length of training is free."""
         vectors = len(self.theta_shape) == len(self.x_shape) == 1 and not (self.missing or self.structure.embedding)
         fixed = {"max_steps", "time_limit", "devices", "standardize"} & set(self.changes)
         free = self.emulates and self.prior is not None and steps != 1 and self.own_network() and not fixed
-        return schedule.emulated_pairs(self.n, self.numbers()) if vectors and free else (0, "")
+        if self.rows is None or not (vectors and free):
+            return 0, ""
+        distinct = len(self.rows[1].unique(dim=0)) / len(self.rows[1])
+        return schedule.emulated_pairs(self.n, self.numbers(), distinct)
 
     def _value(self, name: str, value: Any) -> Any:
         """What the recipe keeps of what was asked for; networks that are already built are set aside."""

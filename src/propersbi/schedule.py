@@ -8,16 +8,24 @@ FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
 LONG_DECAY = 0.3  # of the weights, there
 EMULATED = 100_000  # pairs that an emulator makes, where it is of use
+DISTINCT = 0.7  # share of different data, below which they are small counts
 FEWEST_TO_EMULATE, MOST_TO_EMULATE = 1000, 30_000  # simulations: fewer teach no emulator, more need none
 
 
-def emulated_pairs(simulations: int, numbers: int) -> tuple[int, str]:
-    """How many pairs to emulate, for so many simulations whose data have so many numbers.
+def emulated_pairs(simulations: int, numbers: int, distinct: float) -> tuple[int, str]:
+    """How many pairs to emulate.
 
-    >>> emulated_pairs(1000, 8)
+    Arguments:
+        simulations: How many there are.
+        numbers: In the data of each.
+        distinct: The share of the data that are different. Small counts occur again and again: there is little to
+            memorise, and their probabilities are hard to emulate.
+
+    >>> emulated_pairs(1000, 8, 1.0)
     (100000, '1,000 simulations are few, and data of 8 numbers are easy to emulate')
     """
-    if not (FEWEST_TO_EMULATE <= simulations <= MOST_TO_EMULATE and numbers < LONG_VECTOR):
+    few = FEWEST_TO_EMULATE <= simulations <= MOST_TO_EMULATE
+    if not (few and numbers < LONG_VECTOR and distinct > DISTINCT):
         return 0, ""
     return EMULATED, f"{simulations:,} simulations are few, and data of {numbers} numbers are easy to emulate"
 
