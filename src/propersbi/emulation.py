@@ -38,7 +38,6 @@ __all__ = ["emulate"]
 
 EMULATED = 2  # the place of the random stream that further parameters are drawn from
 MOST = 500_000_000  # numbers of emulated pairs, which are kept in memory
-SHARE = 0.5  # of the usual gradient steps: a simulator is learnt sooner than its inverse
 COMPARED = 1000  # held-out simulations, at most, that emulated ones are compared with
 FEWEST = 10  # of them, below which a classifier says nothing
 WIDEST = 100  # hidden units of the classifier, at most
@@ -155,9 +154,6 @@ def _train(
     changes |= {"max_validation": recipe.max_validation, "discrete": whole.tolist(), "support": Box(lower=lower)}
     asked = [name for name in ("max_steps", "time_limit") if recipe.reasons.get(name) == "chosen"]
     changes |= {name: getattr(recipe.training, name) for name in asked}
-    if not asked:
-        usual = Choices.of(Pairs(x, theta), None, changes).recipe().training.max_steps
-        changes["max_steps"] = max(1, round(SHARE * usual))
     return train_posterior(
         TrainingSet(x, theta),
         Choices.of(Pairs(x, theta), None, changes).recipe(),
