@@ -197,3 +197,13 @@ def test_a_refusal_leaves_the_recipe_of_simulations_alone(monkeypatch):
     assert posterior.recipe == ps.recipe(theta, theta**2, prior=PRIOR, emulated=0)
     assert posterior.info["emulator"].keys() == {"refused"}
     assert posterior.info["steps"] == 20
+
+
+def test_where_the_prior_cannot_be_drawn_from_nothing_is_emulated_by_default(monkeypatch):
+    monkeypatch.setattr(schedule, "max_steps", lambda *_, **__: (20, "quick"))
+    sims = simulate(1000)
+    prior = lambda n, rng: np.zeros((n, 2))  # noqa: E731
+    posterior = ps.fit(sims.theta, sims.x, prior=prior, progress=False)
+    assert "cannot be called" in posterior.info["emulator"]["refused"]
+    with pytest.raises(InputError, match="cannot be called"):
+        ps.fit(sims.theta, sims.x, prior=prior, emulated=100, progress=False)

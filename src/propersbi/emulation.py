@@ -77,7 +77,12 @@ def emulate(
         warnings.warn(f"{obstacle} This posterior is trained on the simulations alone.", stacklevel=3)
         return replace(data, emulator={"refused": obstacle})
     theta, x = np.asarray(data.theta), np.asarray(data.x)
-    more = _parameters(prior, theta, recipe.emulated, seed)
+    try:
+        more = _parameters(prior, theta, recipe.emulated, seed)
+    except InputError as error:
+        if asked:
+            raise
+        return _refuse(data, str(error), {}, progress)
     doubt = _other_prior(theta, more)
     if doubt is not None and not asked:
         return _refuse(data, doubt, {}, progress)
