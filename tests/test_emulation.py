@@ -158,6 +158,7 @@ def test_pairs_are_emulated_by_default_and_the_recipe_says_why():
     assert posterior.info["emulator"]["c2st"] < 0.65
     again = ps.fit(sims.theta, sims.x, start=posterior, progress=False)  # with the prior of its start
     assert again.recipe.emulated == 2000
+    assert again.prior is PRIOR
 
 
 def test_where_the_prior_is_another_one_nothing_is_emulated_by_default():
@@ -184,9 +185,10 @@ def test_a_poor_emulator_is_not_used_by_default():
 def test_a_recipe_with_emulated_pairs_by_default_trains_without_a_prior_too():
     sims = simulate(1000)
     with pytest.warns(UserWarning, match="trained on the simulations alone"):
-        posterior = ps.fit(sims.theta, sims.x, recipe=default_recipe(sims.theta, sims.x), progress=False)
+        posterior = ps.fit(sims.theta, sims.x, recipe=default_recipe(sims.theta, sims.x), draws=3, progress=False)
     assert posterior.recipe.emulated == 0
     assert "need the 'prior'" in posterior.recipe.reasons["emulated"]
+    assert posterior.recipe.draws == 3  # what was asked for besides
 
 
 def test_a_refusal_leaves_the_recipe_of_simulations_alone(monkeypatch):

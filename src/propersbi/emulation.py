@@ -36,7 +36,7 @@ from propersbi.types import InputError
 
 __all__ = ["emulate"]
 
-EMULATED = 2  # the place of the random stream that further parameters are drawn from
+PARAMETER_STREAM = 2  # the place of the random stream that further parameters are drawn from
 MOST = 500_000_000  # numbers of emulated pairs, which are kept in memory
 COMPARED = 1000  # held-out simulations, at most, that emulated ones are compared with
 FEWEST = 10  # of them, below which a classifier says nothing
@@ -128,7 +128,7 @@ def _obstacle(data: TrainingSet, recipe: Recipe, prior: Any) -> str | None:
 
 def _parameters(prior: Any, theta: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Further parameters, drawn from the prior."""
-    with stream(seed, EMULATED) as rng:
+    with stream(seed, PARAMETER_STREAM) as rng:
         more = np.asarray(draw(prior, count, rng), theta.dtype)
     if more.shape[1:] != theta.shape[1:]:
         raise InputError(f"The prior draws parameters of shape {more.shape[1:]}, theta has {theta.shape[1:]}.")

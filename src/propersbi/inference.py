@@ -96,10 +96,12 @@ def fit(
     names = parameter_names if parameter_names is not None or start is None else start.parameter_names
     place = None if folder is None else to_path("folder", folder)
     where: dict[str, Any] = {"folder": place, "seed": check_seed(seed), "device": device, "progress": progress}
+    if prior is None and start is not None:
+        prior = start.prior
     if complete.emulated:
-        data = emulate(data, complete, prior if prior is not None or start is None else start.prior, **where)
+        data = emulate(data, complete, prior, **where)
         if not data.emulated:
-            alone = dataclasses.replace(choices, emulates=False, reasons={}).recipe() if base is None else base
+            alone = dataclasses.replace(choices, emulates=False, reasons={}).recipe() if base is None else complete
             complete = alone.without_emulated(data.emulator["refused"])
     where["logger"] = logger
     posterior = train_posterior(data, complete, choices.modules, start=start, parameter_names=names, **where)
