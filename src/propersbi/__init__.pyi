@@ -9,12 +9,12 @@ from . import simulation as simulation
 from . import tasks as tasks
 from . import training as training
 from .app.run import run as run
-from .choices import recipe as recipe
 from .diagnostics.comparison import Comparison as Comparison
 from .diagnostics.comparison import compare as compare
 from .diagnostics.measure import diagnose as diagnose
 from .diagnostics.result import Diagnostics as Diagnostics
 from .inference import fit as fit
+from .inference import recipe as recipe
 from .metrics import calibration as calibration
 from .online import fit_online as fit_online
 from .posterior import Posterior as Posterior

@@ -145,7 +145,7 @@ def build_sampler(
         sampler = _refined(_as_sampler(network, shapes), recipe, truncated=recipe.regression and support.smooth)
     sampler = LinearResidual(sampler) if recipe.regression else sampler
     given = None if recipe.standardize is True else (0.0, 1.0) if recipe.standardize is False else recipe.standardize
-    x_units = Standardize(shapes[1], recipe.tail, recipe.log_x, periods_of(recipe.layout), given)
+    x_units = Standardize(shapes[1], recipe.tail, recipe.log_x, periods_of(recipe.layout), given, recipe.ignored_x)
     units = Standardize(shapes[0], logarithms=recipe.log_theta), x_units
     return Standardized(sampler, *units, support.box, None if isinstance(support, Box) else support)
 

@@ -9,58 +9,35 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from propersbi import schedule
-from propersbi.given import described, takes_steps
-from propersbi.layouts import Layout
+from propersbi.given import described, settings_of, takes_steps
 from propersbi.networks import is_grid, is_image_problem
-from propersbi.recipes import Factory, Recipe, check_names, training_names
+from propersbi.recipes import PLACES, Factory, Recipe, as_places, check_names, training_names
 from propersbi.samplers import Box, ChainGenerator, RefinedSampler, Sampler, Standardized, Support
 from propersbi.samplers.base import refinement_steps_of
 from propersbi.samplers.blocks import with_integers
 from propersbi.samplers.logarithms import skewed_columns
-from propersbi.samplers.priors import UNKNOWN, Known, describe_columns, places, what_is_known
+from propersbi.samplers.priors import UNKNOWN, Known, places, what_is_known
 from propersbi.samplers.torch_support import Described
 from propersbi.scoring import EnergyScore
+from propersbi.screening import unrelated_numbers
 from propersbi.simulation.priors import parameter_names
 from propersbi.storage.checks import check_whole
 from propersbi.structure import Structure, periods_of, structure_for, takes_embedding
-from propersbi.training.batches import Pairs, checked_pairs, prepared_rows, validation_size
+from propersbi.training.batches import Pairs, prepared_rows, validation_size
 from propersbi.training.config import TrainConfig
-from propersbi.training.objectives import Objective
 from propersbi.types import InputError
 
-__all__ = ["Choices", "recipe"]
+__all__ = ["Choices"]
 
 REFINEMENT_STEPS = 8
 CHAIN_WIDTH, CHAIN_RATE = 128, 6e-3  # width and learning rate of a network that is one step of several
 EARLIEST_CHECK = 200  # gradient steps after which training must have improved on the linear regression
 LARGE_DATA = 1000  # numbers in x above which a step of training is costly
 LOG_REASON = "positive, and nearer to a normal distribution in logarithms"
-
-
-def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
-    """The recipe by which :func:`propersbi.fit` trains on these pairs; ``print`` it for a reason per choice.
-
-    Arguments:
-        theta: Parameters ``(n, *theta_shape)``: NumPy, torch or rows on disk.
-        x: The data they made, ``(n, *x_shape)``.
-        prior: The prior; its support is used, and its draws if pairs are ``emulated``.
-        **changes: Choices to make otherwise, by name: fields of :class:`~propersbi.recipes.Recipe` or of
-            :class:`~propersbi.training.config.TrainConfig`. All else follows from them.
-
-    Examples:
-        >>> import numpy as np
-        >>> theta, x = np.random.rand(1000, 2), np.random.rand(1000, 100)
-        >>> made = recipe(theta, x)
-        >>> made.draws, made.refinement_steps, made.training.weight_decay
-        (10, 8, 0.3)
-        >>> [line.strip() for line in str(made).splitlines() if "weight decay" in line]
-        ['weight decay 0.3: 100 numbers in x']
-    """
-    pairs = checked_pairs(theta, x, changes.get("missing"))
-    return Choices.of(pairs, prior, changes, columns=describe_columns(theta), emulates=True).recipe()
 
 
 @dataclass
@@ -75,10 +52,9 @@ class Choices:
         changes: What was asked for.
         names: Names of the parameters, by which ``discrete`` may call them; by default those of the prior.
         columns: What the type of the training parameters says.
-        rows: Some of the pairs; without them nothing is chosen by the numbers themselves.
-        layout: The parts of structured data.
-        missing: Whether entries of the data are missing.
-        emulates: Whether further pairs may be emulated where that helps.
+        pairs: The pairs; without them nothing is chosen by the numbers themselves.
+        plain: Whether they are draws of the prior and the whole simulator, without weights or noise to add. Then
+            numbers of the data that say nothing are found, and further pairs emulated where that helps.
     """
 
     theta_shape: tuple[int, ...]
@@ -91,17 +67,14 @@ class Choices:
     """Networks that were given already built, which a recipe knows by name only."""
     names: Sequence[str] | None = None
     columns: Described = UNKNOWN
-    rows: tuple[Tensor, Tensor] | None = None
-    layout: Layout | None = None
-    missing: bool = False
-    emulates: bool = False
+    pairs: Pairs | None = None
+    plain: bool = False
 
     @classmethod
     def of(cls, pairs: Pairs, prior: Any, changes: Mapping[str, Any], **known: Any) -> Choices:
         """The choices for given pairs."""
         shapes = tuple(pairs.theta.shape[1:]), tuple(pairs.x.shape[1:])
-        known |= {"rows": pairs.some, "layout": pairs.layout, "missing": pairs.missing}
-        return cls(*shapes, len(pairs.theta), prior, changes, **known)
+        return cls(*shapes, len(pairs.theta), prior, changes, pairs=pairs, **known)
 
     def __post_init__(self) -> None:
         check_names(self.changes)
@@ -134,6 +107,7 @@ class Choices:
             discrete=self.discrete(),
             log_theta=tuple(self.choose("log_theta", *self.log_theta())),
             log_x=tuple(self.choose("log_x", *self.log_x())),
+            ignored_x=self.ignored_x,
             layout=self.structure.layout,
             exchangeable=self.choose("exchangeable", False),
             missing=self.choose("missing", *(("allow", "found in the data") if self.missing else ("exclude", ""))),
@@ -157,9 +131,35 @@ class Choices:
             self.reasons[name] = reason
         return value
 
+    @cached_property
+    def rows(self) -> tuple[Tensor, Tensor] | None:
+        """Some of the pairs."""
+        return None if self.pairs is None else self.pairs.some
+
+    @cached_property
+    def missing(self) -> bool:
+        """Whether entries of the data are missing."""
+        return self.pairs is not None and self.pairs.missing
+
     def numbers(self) -> int:
         """In the data of one simulation."""
         return math.prod(self.x_shape)
+
+    @cached_property
+    def ignored_x(self) -> tuple[int, ...]:
+        """Numbers of a long vector that say nothing about the parameters; a network would memorise them."""
+        free = self.plain and self.own_network() and "ignored_x" not in self.changes
+        found = []
+        if self.pairs is not None and free and self.vectors() and schedule.is_long(self.numbers()):
+            found = unrelated_numbers(*self.pairs.many)
+        few = len(found) < self.numbers() / 2
+        reason = "no dependence found on the parameters, nor on the other numbers"
+        return tuple(self.choose("ignored_x", *(((), "") if few else (found, reason))))
+
+    def vectors(self) -> bool:
+        """Whether parameters and data are plain vectors without missing entries."""
+        plain = not (self.missing or self.embedded() or self.structure.embedding)
+        return plain and len(self.theta_shape) == len(self.x_shape) == 1
 
     def embedded(self) -> bool:
         """Whether the user has an embedding of the data."""
@@ -173,7 +173,8 @@ class Choices:
     def structure(self) -> Structure:
         """What the axes of the data mean."""
         custom = self.images() or self.embedded() or not takes_embedding(self.changes.get("network"))
-        return structure_for(self.x_shape, self.rows, self.layout, self.missing, self.changes, custom=custom)
+        layout = None if self.pairs is None else self.pairs.layout
+        return structure_for(self.x_shape, self.rows, layout, self.missing, self.changes, custom=custom)
 
     def large(self) -> bool:
         """Whether a step of training is costly."""
@@ -288,35 +289,29 @@ class Choices:
                 why = "where nothing is left to learn beyond the linear regression, training ends early"
                 chosen["settle"] = self.choose("settle", max(EARLIEST_CHECK, 2 * chosen["warmup"]), why)
             chosen["weight_decay"] = self.choose("weight_decay", *self.weight_decay(rows))
-        for name, value in self.settings(objective).items():
+        for name, value in settings_of(objective).items():
             chosen[name] = self.choose(name, value, "suits the objective")
         asked = {name: self.choose(name, None) for name in self.changes if name in training_names()}
         return TrainConfig(**{**chosen, **asked})
 
-    def settings(self, objective: Any) -> Mapping[str, Any]:
-        """What suits the objective."""
-        target = objective.target if isinstance(objective, Factory) else objective
-        return target.settings if isinstance(target, type) and issubclass(target, Objective) else {}
-
     def max_steps(self, rows: int, steps: int, *, emulated: bool = False) -> tuple[int, str]:
         """Gradient steps for so many simulated pairs."""
-        numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape)
+        numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape) - len(self.ignored_x)
         return schedule.max_steps(rows, numbers, chain=steps != 1, emulated=emulated)
 
     def weight_decay(self, rows: int) -> tuple[float, str]:
         """Of the weights of a network that sees the data themselves."""
         hidden = self.large() or self.embedded() or self.structure.embedding
-        return schedule.weight_decay(rows, 0 if hidden else self.numbers())
+        return schedule.weight_decay(rows, 0 if hidden else self.numbers() - len(self.ignored_x))
 
     def emulated(self, steps: int) -> tuple[int, str]:
         """Pairs besides, where an emulator of the simulator is easy to train and the length of training is free."""
-        vectors = len(self.theta_shape) == len(self.x_shape) == 1 and not (self.missing or self.structure.embedding)
         fixed = {"max_steps", "time_limit", "devices", "standardize"} & set(self.changes)
-        free = self.emulates and self.prior is not None and steps != 1 and self.own_network() and not fixed
-        if self.rows is None or not (vectors and free):
+        free = self.plain and self.prior is not None and steps != 1 and self.own_network() and not fixed
+        if self.rows is None or not (free and self.vectors()):
             return 0, ""
-        distinct = len(self.rows[1].unique(dim=0)) / len(self.rows[1])
-        return schedule.emulated_pairs(self.n, self.numbers(), distinct)
+        used = np.delete(self.rows[1].numpy(), self.ignored_x, 1)
+        return schedule.emulated_pairs(self.n, used.shape[1], len(np.unique(used, axis=0)) / len(used))
 
     def _value(self, name: str, value: Any) -> Any:
         """What the recipe keeps of what was asked for; networks that are already built are set aside."""
@@ -327,4 +322,6 @@ class Choices:
         if name == "discrete":
             names = self.names or parameter_names(self.prior) or self.columns.names
             return places(value, names, math.prod(self.theta_shape))
+        if name in PLACES:
+            return as_places(value)
         return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value

@@ -87,19 +87,22 @@ def emulate(
     if doubt is not None and not asked:
         return _refuse(data, doubt, {}, progress)
     announce("First an emulator of the simulator is trained, then the posterior.", show=progress)
-    emulator = _train(theta, x, recipe, folder, seed, device, progress)
+    used = np.delete(np.arange(x.shape[1]), recipe.ignored_x)
+    emulator = _train(theta, x[:, used], recipe, folder, seed, device, progress)
     untested = Posterior(emulator.sampler)  # parameters of the prior are not unlike those of the simulations
     made = untested.sample_batched((1,), x=more, seed=seed, show_progress_bars=progress)[0].cpu().numpy()
     facts = {name: emulator.info[name] for name in ("steps", "kept_step", "kept_score", "seconds")}
     _, held_out = split(len(theta), recipe.validation_fraction, most=recipe.max_validation, seed=seed)
-    facts["c2st"], unlike = _compare((theta[held_out], x[held_out]), (more, made))
+    facts["c2st"], unlike = _compare((theta[held_out], x[held_out][:, used]), (more, made))
     doubt = doubt or unlike
     if doubt is not None and not asked:
         return _refuse(data, doubt, facts, progress)
     if doubt is not None:
         advice = "Emulated pairs may bias this posterior; compare it with one trained without them."
         warnings.warn(f"{doubt} {advice}", stacklevel=3)
-    rows = np.concatenate([theta, more]), np.concatenate([x, made.astype(x.dtype)])
+    further = x[np.arange(len(made)) % len(x)]  # numbers that are ignored are those of simulations
+    further[:, used] = made
+    rows = np.concatenate([theta, more]), np.concatenate([x, further])
     return replace(data, theta=rows[0], x=rows[1], emulated=recipe.emulated, emulator=facts)
 
 

@@ -1,8 +1,9 @@
-"""What is known of networks that a user gives: built, or a class or function that makes them."""
+"""What is known of networks and objectives that a user gives: built, or a class or function that makes them."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -10,8 +11,9 @@ from torch import nn
 from propersbi.recipes import Factory, Own
 from propersbi.samplers import ChainGenerator, Refined
 from propersbi.storage.config import CUSTOM, encode, qualified_name
+from propersbi.training.objectives import Objective
 
-__all__ = ["described", "takes_steps"]
+__all__ = ["described", "settings_of", "takes_steps"]
 
 
 def takes_steps(network: Any) -> bool:
@@ -22,6 +24,12 @@ def takes_steps(network: Any) -> bool:
     if isinstance(target, type):
         return issubclass(target, ChainGenerator | Refined)
     return "chain" in _parameters(target)
+
+
+def settings_of(objective: Any) -> Mapping[str, Any]:
+    """The training configuration that suits what makes an objective."""
+    target = objective.target if isinstance(objective, Factory) else objective
+    return target.settings if isinstance(target, type) and issubclass(target, Objective) else {}
 
 
 def _parameters(function: Any) -> list[str]:

@@ -24,7 +24,7 @@ from propersbi.storage.torch_defaults import torch_defaults
 from propersbi.training.batches import checked_pairs
 from propersbi.types import InputError
 
-__all__ = ["checked_weight", "fit"]
+__all__ = ["checked_weight", "fit", "recipe"]
 
 
 @torch_defaults()
@@ -85,7 +85,7 @@ def fit(
         parameter_names = list_of_names("parameter_names", parameter_names)
     elif start is None:
         parameter_names = names_of(prior) or columns.names
-    known: dict[str, Any] = {"names": parameter_names, "columns": columns, "emulates": weight is None and noise is None}
+    known: dict[str, Any] = {"names": parameter_names, "columns": columns, "plain": weight is None and noise is None}
     choices = Choices.of(pairs, prior, changes, **known)
     if start is not None and not isinstance(start, Posterior):
         raise InputError(f"'start' must be a posterior, got {type(start).__name__}.")
@@ -101,12 +101,36 @@ def fit(
     if complete.emulated:
         data = emulate(data, complete, prior, **where)
         if not data.emulated:
-            alone = dataclasses.replace(choices, emulates=False, reasons={}).recipe() if base is None else complete
-            complete = alone.without_emulated(data.emulator["refused"])
+            if base is None:
+                alone = {**choices.changes, "emulated": 0}
+                complete = dataclasses.replace(choices, changes=alone, reasons={}).recipe()
+            complete = complete.without_emulated(data.emulator["refused"])
     where["logger"] = logger
     posterior = train_posterior(data, complete, choices.modules, start=start, parameter_names=names, **where)
     posterior.prior = prior
     return posterior
+
+
+def recipe(theta: Any, x: Any, *, prior: Any = None, **changes: Any) -> Recipe:
+    """The recipe by which :func:`propersbi.fit` trains on these pairs; ``print`` it for a reason per choice.
+
+    Arguments:
+        theta: Parameters ``(n, *theta_shape)``: NumPy, torch or rows on disk.
+        x: The data they made, ``(n, *x_shape)``.
+        prior: The prior; its support is used, and its draws if pairs are ``emulated``.
+        **changes: Choices to make otherwise, by name: fields of :class:`~propersbi.recipes.Recipe` or of
+            :class:`~propersbi.training.config.TrainConfig`. All else follows from them.
+
+    Examples:
+        >>> theta, x = np.random.rand(1000, 2), np.random.rand(1000, 100)
+        >>> made = recipe(theta, x)
+        >>> made.draws, made.refinement_steps, made.training.weight_decay
+        (10, 8, 0.3)
+        >>> [line.strip() for line in str(made).splitlines() if "weight decay" in line]
+        ['weight decay 0.3: 100 numbers in x']
+    """
+    pairs = checked_pairs(theta, x, changes.get("missing"))
+    return Choices.of(pairs, prior, changes, columns=describe_columns(theta), plain=True).recipe()
 
 
 def checked_weight(weight: Any, n: int) -> np.ndarray:

@@ -44,7 +44,7 @@ OTHER_NAMES = {
 }
 
 
-PLACES = ("discrete", "log_theta", "log_x")  # choices that are the numbers of some columns
+PLACES = ("discrete", "log_theta", "log_x", "ignored_x")  # choices that are the numbers of some columns
 ELSEWHERE = ("class", "training", "reasons", "ensemble", "emulated")  # what a checkpoint knows otherwise or not at all
 
 
@@ -68,6 +68,7 @@ class Recipe:
         discrete: Which parameters (of the flattened event) are whole numbers.
         log_theta: Which parameters (of a vector) are trained as logarithms.
         log_x: Which numbers of the data (of a vector) are replaced by their logarithms.
+        ignored_x: Which numbers of the data (of a vector) the network does not see.
         layout: The parts of structured data and what their axes mean; ``None`` for one vector.
         exchangeable: Whether the first axis of the data, or of which parts, counts trials whose order means nothing.
         missing: ``"exclude"`` leaves out simulations with missing entries; ``"allow"`` takes them as data, as does
@@ -94,6 +95,7 @@ class Recipe:
     discrete: tuple[int, ...] = ()
     log_theta: tuple[int, ...] = ()
     log_x: tuple[int, ...] = ()
+    ignored_x: tuple[int, ...] = ()
     layout: Layout | None = None
     exchangeable: bool | tuple[str, ...] = False
     missing: str | Missing = "exclude"
@@ -172,7 +174,7 @@ class Recipe:
     def _as_value(self, name: str, value: Any) -> Any:
         """What a recipe keeps of a choice: classes of the library as factories, supports as such."""
         if name in PLACES:
-            return tuple(value) if isinstance(value, Iterable) else (value,)
+            return as_places(value)
         if name != "support":
             return (Factory.of(value) or value) if name in ("network", "embedding", "objective") else value
         within = self.support.within if isinstance(self.support, Subset) else self.support
@@ -231,6 +233,7 @@ class Recipe:
             ("discrete", f"integers at {_places(self.discrete)}" if self.discrete else "no integers"),
             ("log_theta", f"logarithms of theta at {_places(self.log_theta)}" if self.log_theta else "no logarithms"),
             ("log_x", f"logarithms of x at {_places(self.log_x)}" if self.log_x else "no logarithms"),
+            ("ignored_x", f"{len(self.ignored_x)} numbers of x ignored" if self.ignored_x else "no numbers ignored"),
             ("exchangeable", "exchangeable trials" if self.exchangeable else "no exchangeable trials"),
             ("missing", "no missing entries" if self.missing == "exclude" else f"missing entries: {self.missing}"),
             ("standardize", "data standardised" if self.standardize is True else "units of the data given"),
@@ -278,6 +281,11 @@ def check_names(changes: Mapping[str, Any]) -> None:
         nearest = [OTHER_NAMES[name]] if name in OTHER_NAMES else get_close_matches(name, known, n=1)
         hint = f"; did you mean '{nearest[0]}'?" if nearest else f"; there are {', '.join(sorted(known))}."
         raise InputError(f"There is no option '{name}'{hint}")
+
+
+def as_places(value: Any) -> tuple[Any, ...]:
+    """The numbers of some columns, also of a single one."""
+    return tuple(value) if isinstance(value, Iterable) else (value,)
 
 
 def _places(indices: tuple[int, ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FEW_PAIRS", "batch_size", "emulated_pairs", "max_steps", "weight_decay"]
+__all__ = ["FEW_PAIRS", "batch_size", "emulated_pairs", "is_long", "max_steps", "weight_decay"]
 
 FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
@@ -10,6 +10,11 @@ LONG_DECAY = 0.3  # of the weights, there
 EMULATED = 100_000  # pairs that an emulator makes, where it is of use
 DISTINCT = 0.7  # share of different data, below which they are small counts
 FEWEST_TO_EMULATE, MOST_TO_EMULATE = 1000, 30_000  # simulations; it was measured with 1 000 and 10 000
+
+
+def is_long(numbers: int) -> bool:
+    """Whether data have so many numbers that a network memorises single simulations."""
+    return numbers >= LONG_VECTOR
 
 
 def emulated_pairs(simulations: int, numbers: int, distinct: float) -> tuple[int, str]:
@@ -25,7 +30,7 @@ def emulated_pairs(simulations: int, numbers: int, distinct: float) -> tuple[int
     (100000, '1,000 simulations are few, and data of 8 numbers are easy to emulate')
     """
     few = FEWEST_TO_EMULATE <= simulations <= MOST_TO_EMULATE
-    if not (few and numbers < LONG_VECTOR and distinct > DISTINCT):
+    if not (few and not is_long(numbers) and distinct > DISTINCT):
         return 0, ""
     return EMULATED, f"{simulations:,} simulations are few, and data of {numbers} numbers are easy to emulate"
 
@@ -53,6 +58,6 @@ def batch_size(rows: int, *, large: bool) -> tuple[int, str]:
 
 def weight_decay(rows: int, numbers: int) -> tuple[float, str]:
     """Where data have many numbers, most of which may say nothing; less per step if more steps make a pass."""
-    if numbers < LONG_VECTOR:
+    if not is_long(numbers):
         return 0.0, ""
     return LONG_DECAY * min(1.0, MANY_PAIRS / rows), f"{numbers} numbers in x"

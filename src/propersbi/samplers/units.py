@@ -38,6 +38,7 @@ class Standardize(nn.Module):
             number has the same units: ``((500, 1),)`` for a series, ``((100, 2),)`` for fifty trials of two numbers
             each. A single part may have another size than it says.
         given: Centre and scale, where they are not found on data: numbers, or one for each unit.
+        ignored: Which coordinates of a vector are replaced by zero, whatever they are.
 
     Examples:
         >>> units = Standardize((2,)).fit(torch.tensor([[1.0, 10.0], [3.0, 30.0]]))
@@ -57,13 +58,16 @@ class Standardize(nn.Module):
         logarithms: Sequence[int] = (),
         periods: Sequence[Sequence[int]] | None = None,
         given: Sequence[Any] | None = None,
+        ignored: Sequence[int] = (),
     ) -> None:
         super().__init__()
         if tail is not None:
             check_number("tail", tail, "be positive", 0)
         self.shape, self.tail, self.logarithms = _wholes("shape", shape), tail, _wholes("logarithms", logarithms)
-        if self.logarithms and not (len(self.shape) == 1 and set(self.logarithms) <= set(range(self.shape[0]))):
-            raise InputError(f"Logarithms need a vector with numbers {self.logarithms}, got the shape {self.shape}.")
+        self.ignored = _wholes("ignored", ignored)
+        for what, places in (("Logarithms", self.logarithms), ("Ignored numbers", self.ignored)):
+            if places and not (len(self.shape) == 1 and set(places) <= set(range(self.shape[0]))):
+                raise InputError(f"{what} need a vector with numbers {places}, got the shape {self.shape}.")
         self.periods = None if periods is None else _periods(periods)
         size = self.shape if len(self.shape) == 1 else (1,) * len(self.shape)
         if self.periods is not None:
@@ -146,12 +150,14 @@ class Standardize(nn.Module):
         if self.tail is not None:
             beyond = (units.abs() - self.tail).clamp_min(0)
             units = units.clamp(-self.tail, self.tail) + units.sign() * beyond.log1p()
+        if self.ignored:
+            units[..., list(self.ignored)] = 0.0
         return units.float()
 
     def inverse(self, units: Tensor) -> Tensor:
         """Back to the user's numbers, in double precision while :class:`Box` still has to round them."""
-        if self.tail is not None:
-            raise InputError("Compressed tails cannot be inverted.")
+        if self.tail is not None or self.ignored:
+            raise InputError("Compressed tails and ignored numbers cannot be inverted.")
         values = units.double() * self._over(self.scale, units) + self._over(self.center, units)
         if self.logarithms:
             where = list(self.logarithms)

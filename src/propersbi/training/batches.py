@@ -49,6 +49,7 @@ class FreshSource(Protocol):
 
 
 LOOKED_AT = 2000  # pairs that choices by the numbers themselves are made on
+TESTED, TESTED_NUMBERS = 10_000, 1_000_000  # pairs and numbers of x, at most, that are tested for independence
 PREPARED_NUMBERS = 10_000_000  # of x, at most, that units, regression and bandwidths are found on
 MANY_MISSING = 0.01  # share of rows with missing entries above which these are taken as data
 
@@ -198,6 +199,12 @@ class Pairs(NamedTuple):
         """A few pairs, for choices that depend on more than shapes."""
         few = max(1, min(len(self.theta), LOOKED_AT, PREPARED_NUMBERS // math.prod(self.x.shape[1:])))
         return as_tensor(self.theta[:few]).double(), as_tensor(self.x[:few]).double()
+
+    @property
+    def many(self) -> tuple[np.ndarray, np.ndarray]:
+        """As many pairs as a test of independence can use in a few seconds; of vectors."""
+        most = min(len(self.theta), TESTED, TESTED_NUMBERS // math.prod(self.x.shape[1:]))
+        return np.asarray(self.theta[:most], float), np.asarray(self.x[:most], float)
 
 
 def checked_pairs(theta: Any, x: Any, missing: Any = None) -> Pairs:
