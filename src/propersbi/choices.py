@@ -13,13 +13,13 @@ import numpy as np
 from torch import Tensor, nn
 
 from propersbi import schedule
+from propersbi.columns import logarithms, uneven_columns
 from propersbi.given import described, settings_of, takes_steps
 from propersbi.networks import is_grid, is_image_problem
 from propersbi.recipes import PLACES, Factory, Recipe, as_places, check_names, training_names
-from propersbi.samplers import Box, ChainGenerator, RefinedSampler, Sampler, Standardized, Support
+from propersbi.samplers import ChainGenerator, RefinedSampler, Sampler, Standardized, Support
 from propersbi.samplers.base import refinement_steps_of
 from propersbi.samplers.blocks import with_integers
-from propersbi.samplers.logarithms import skewed_columns
 from propersbi.samplers.priors import UNKNOWN, Known, places, what_is_known
 from propersbi.samplers.torch_support import Described
 from propersbi.scoring import EnergyScore
@@ -35,9 +35,9 @@ __all__ = ["Choices"]
 
 REFINEMENT_STEPS = 8
 CHAIN_WIDTH, CHAIN_RATE = 128, 6e-3  # width and learning rate of a network that is one step of several
+INTERVALS = 16  # between quantiles of uneven numbers
 EARLIEST_CHECK = 200  # gradient steps after which training must have improved on the linear regression
 LARGE_DATA = 1000  # numbers in x above which a step of training is costly
-LOG_REASON = "positive, and nearer to a normal distribution in logarithms"
 
 
 @dataclass
@@ -148,13 +148,12 @@ class Choices:
     @cached_property
     def ignored_x(self) -> tuple[int, ...]:
         """Numbers of a long vector that say nothing about the parameters; a network would memorise them."""
-        free = self.plain and self.own_network() and "ignored_x" not in self.changes
-        found = []
+        found, free = [], self.plain and self.own_network() and "ignored_x" not in self.changes
         if self.pairs is not None and free and self.vectors() and schedule.is_long(self.numbers()):
             found = unrelated_numbers(*self.pairs.many)
-        few = len(found) < self.numbers() / 2
-        reason = "no dependence found on the parameters, nor on the other numbers"
-        return tuple(self.choose("ignored_x", *(((), "") if few else (found, reason))))
+        if len(found) < self.numbers() / 2:
+            return tuple(self.choose("ignored_x", ()))
+        return tuple(self.choose("ignored_x", found, "no dependence found on the parameters, nor on the other numbers"))
 
     def vectors(self) -> bool:
         """Whether parameters and data are plain vectors without missing entries."""
@@ -191,8 +190,17 @@ class Choices:
         if self.images():
             return Factory("UNetGenerator"), "theta and x are images on one grid"
         if steps != 1:
-            return Factory("MLPGenerator", {"width": CHAIN_WIDTH}), "theta is a vector, and each step has little to do"
+            why, finer = "theta is a vector, and each step has little to do", {"intervals": INTERVALS}
+            why, finer = (f"{why}; values of x are dense in places", finer) if self.uneven() else (why, {})
+            return Factory("MLPGenerator", {"width": CHAIN_WIDTH, **finer}), why
         return Factory("MLPGenerator"), "theta is a vector"
+
+    def uneven(self) -> bool:
+        """Whether most numbers of a short data vector are so dense in places that linear units cannot resolve them."""
+        if self.rows is None or not self.vectors() or schedule.is_long(self.numbers()):
+            return False
+        found = set(uneven_columns(self.rows[1])) - set(self.log_x()[0])
+        return len(found) > self.numbers() / 2
 
     def embedding(self) -> tuple[Factory | None, str]:
         """Of data that are more than a vector, or on a large grid."""
@@ -253,20 +261,15 @@ class Choices:
 
     def log_theta(self) -> tuple[tuple[int, ...], str]:
         """Skewed positive parameters without an upper bound."""
-        support = self.known.support
-        if self.rows is None or len(self.theta_shape) != 1 or not isinstance(support, Box):
+        if self.rows is None or len(self.theta_shape) != 1:
             return (), ""
-        bounds = support.bounds(self.theta_shape[0])
-        open_ended = (bounds.lower >= 0) & bounds.lower.isfinite() & bounds.upper.isinf()
-        found = [i for i in skewed_columns(self.rows[0]) if open_ended[i] and i not in self.discrete()]
-        return tuple(found), LOG_REASON if found else ""
+        return logarithms(self.rows[0], self.known.support, self.discrete())
 
     def log_x(self) -> tuple[tuple[int, ...], str]:
         """Skewed positive data."""
         if self.rows is None or len(self.x_shape) != 1 or self.embedded() or self.structure.embedding:
             return (), ""
-        found = tuple(skewed_columns(self.rows[1]))
-        return found, LOG_REASON if found else ""
+        return logarithms(self.rows[1])
 
     def tail(self) -> tuple[float, str]:
         """Scales beyond which data are compressed; on grids, whose sums and transforms matter, extremes only."""

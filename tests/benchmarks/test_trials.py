@@ -28,10 +28,9 @@ def test_every_script_can_be_imported(script):
 @pytest.mark.parametrize("trial", [trial for trial in trials.TRIALS if trial != "defaults"])
 def test_a_trial_changes_the_recipe_and_can_be_trained(pairs, trial):
     prior = ps.tasks.get("two_moons").prior
-    default = ps.recipe(pairs.theta, pairs.x, prior=prior)
-    changes = trials.changes_of(trial, default)
-    recipe = ps.recipe(pairs.theta, pairs.x, prior=prior, **changes)
-    same = trial in (trials.PROBITS, "no weight decay")  # other parameters; and short data have no weight decay anyway
+    default = trials.recipe_of("defaults", pairs.theta, pairs.x, prior)
+    recipe = trials.recipe_of(trial, pairs.theta, pairs.x, prior)
+    same = trial == trials.PROBITS or trial not in trials.SHORT  # other parameters; and what long data have
     assert (recipe == default) == same
     prepared = prepare_sampler(TrainingSet(pairs.theta, pairs.x), recipe, {}, 0, None)
     loss = build_objective(recipe, prepared, None, 0).loss(prepared.batches[0])

@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from propersbi.types import InputError
 
-__all__ = ["FREQUENCIES", "SLOPE", "Modulation", "check_sizes", "embedded_features", "level_features"]
+__all__ = ["FREQUENCIES", "SLOPE", "Intervals", "Modulation", "check_sizes", "embedded_features", "level_features"]
 
 SLOPE = 0.1  # of the leaky rectifiers; sharp edges between modes need a piecewise linear network
 FREQUENCIES = (0.5, 1.0, 2.0)  # of the sines and cosines that encode the logarithm of a noise level
+NARROWEST = 1e-6  # interval between quantiles; those of numbers that occur again and again may be equal
 
 
 class Modulation(nn.Module):
@@ -38,6 +40,47 @@ class Modulation(nn.Module):
         """``h`` is ``(n, width)``, shared by all draws, or ``(m, n, width)``."""
         modulated = torch.addcmul(h, h, z @ self.scale)
         return modulated if self.shift is None else modulated.add_(z @ self.shift)
+
+
+class Intervals(nn.Module):
+    r"""Numbers, and how far each has come through each of several intervals of equal probability.
+
+    With the quantiles :math:`q_0, \dots, q_K` of a number, its features besides :math:`x` itself are
+
+    .. math:: \min\Big(\max\Big(\frac{x - q_{k-1}}{q_k - q_{k-1}}, 0\Big), 1\Big) - \frac{2 (K - k) + 1}{2 K}.
+
+    A linear layer of them is any function that is linear within the intervals, so that a network need not learn where
+    the numbers are dense before it can tell apart those that are close together.
+
+    Arguments:
+        numbers: How many numbers there are.
+        intervals: How many intervals for each.
+
+    Examples:
+        >>> layer = Intervals(1, 2)
+        >>> layer.prepare(torch.tensor([[0.0], [1.0], [10.0]]))
+        >>> layer(torch.tensor([[5.5]]))
+        tensor([[5.5000, 0.2500, 0.2500]])
+    """
+
+    ends: Tensor
+
+    def __init__(self, numbers: int, intervals: int) -> None:
+        super().__init__()
+        self.features = numbers * (1 + intervals)
+        self.register_buffer("ends", torch.zeros(numbers, intervals + 1))
+
+    def prepare(self, x: Float[Tensor, "n numbers"]) -> None:
+        """Find the quantiles."""
+        shares = torch.linspace(0, 1, self.ends.shape[1], dtype=torch.float64)
+        self.ends.copy_(torch.from_numpy(np.quantile(x.double().cpu().numpy(), shares.numpy(), axis=0)).T)
+
+    def forward(self, x: Float[Tensor, "n numbers"]) -> Float[Tensor, "n features"]:
+        start, width = self.ends[:, :-1], self.ends.diff(dim=1).clamp_min(NARROWEST)
+        inside = ((x.unsqueeze(2) - start) / width).clamp(0, 1)
+        count = inside.shape[2]
+        average = 1 - (torch.arange(count, device=x.device) + 0.5) / count
+        return torch.cat([x, (inside - average).flatten(1)], 1)
 
 
 def level_features(level: Float[Tensor, " n"]) -> Float[Tensor, "n features"]:

@@ -14,7 +14,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from propersbi.networks.embeddings import Embedding, EmbeddingSampler
-from propersbi.networks.layers import FREQUENCIES, SLOPE, Modulation, check_sizes, embedded_features, level_features
+from propersbi.networks.layers import (
+    FREQUENCIES,
+    SLOPE,
+    Intervals,
+    Modulation,
+    check_sizes,
+    embedded_features,
+    level_features,
+)
 from propersbi.samplers.bounds import UNBOUNDED, Bounds
 from propersbi.samplers.generator import ChainGenerator
 from propersbi.types import InputError
@@ -44,6 +52,8 @@ class MLPGenerator(EmbeddingSampler, ChainGenerator):
         places: Where noise enters: 0 is the trunk's output, k the output of the head's k-th hidden layer.
         chain: Whether it is a step of a chain (:class:`~propersbi.samplers.refined.Refined`).
         embedding: A network in front of the trunk, ``(n, *x_shape) -> (n, features)``; else x is flattened.
+        intervals: Between quantiles of each number of x, for which the trunk also sees how far the number has come
+            through each (:class:`~propersbi.networks.layers.Intervals`); 0 for none. Not with an ``embedding``.
 
     Examples:
         >>> generator = MLPGenerator((2,), (3,))
@@ -69,6 +79,7 @@ class MLPGenerator(EmbeddingSampler, ChainGenerator):
         places: Sequence[int] = (0,),
         chain: bool = False,
         embedding: nn.Module | None = None,
+        intervals: int = 0,
     ) -> None:
         super().__init__()
         self.theta_shape, self.x_shape = tuple(theta_shape), tuple(x_shape)
@@ -77,9 +88,11 @@ class MLPGenerator(EmbeddingSampler, ChainGenerator):
         self.head = (1 if chain else 2) if head is None else head
         self.head_width = (-(-width // 2) if chain else width) if head_width is None else head_width
         self.latent = (max(8, dim) if chain else dim) if latent is None else latent
-        self.places, self.chain, self.embedding = tuple(places), chain, embedding
+        self.places, self.chain, self.embedding, self.intervals = tuple(places), chain, embedding, intervals
         self._check()
         features = math.prod(self.x_shape) if embedding is None else embedded_features(embedding, self.x_shape)
+        self.encoding = Intervals(features, intervals) if intervals else None
+        features = features if self.encoding is None else self.encoding.features
         self.trunk = nn.Sequential(nn.Linear(features, width), *(GatedBlock(width) for _ in range(depth)))
         if chain:
             self.conditions = nn.Linear(3 * dim + 1 + 2 * len(FREQUENCIES), width)
@@ -103,6 +116,10 @@ class MLPGenerator(EmbeddingSampler, ChainGenerator):
                 f"A step of a chain needs at least as many latent variables as parameters, got {self.latent}."
             )
         check_sizes(100, depth=[self.depth + 1], step_depth=[self.step_depth], head=[self.head])
+        if self.intervals and (
+            self.embedding is not None or not (isinstance(self.intervals, int) and self.intervals > 0)
+        ):
+            raise InputError("'intervals' must be a whole number, not negative, and 0 with an embedding.")
         if not self.places or not set(self.places) <= set(range(self.head + 1)):
             raise InputError(f"Noise must enter at places between 0 and {self.head}, got {self.places}.")
 
@@ -112,6 +129,8 @@ class MLPGenerator(EmbeddingSampler, ChainGenerator):
         Some will still leave them, and :class:`~propersbi.samplers.bounds.Box` brings them back.
         """
         self.prepare_regressors(x)
+        if self.encoding is not None:
+            self.encoding.prepare(x.flatten(1))
         if self.chain:
             self.lower.copy_(bounds.lower.clamp(-UNBOUNDED, UNBOUNDED))
             self.upper.copy_(bounds.upper.clamp(-UNBOUNDED, UNBOUNDED))
@@ -120,7 +139,7 @@ class MLPGenerator(EmbeddingSampler, ChainGenerator):
 
     def embed(self, x: Float[Tensor, "n *x"]) -> Float[Tensor, "n context"]:
         embedded = (x if self.embedding is None else self.embedding(x)).flatten(1)
-        features = self.trunk(embedded)
+        features = self.trunk(embedded if self.encoding is None else self.encoding(embedded))
         if not self.chain:
             return self.last(features)
         statistics = embedded[:, : self.regressors] if isinstance(self.embedding, Embedding) else x.flatten(1)

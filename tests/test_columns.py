@@ -1,10 +1,11 @@
-"""Positive, skewed parameters and data are learnt as logarithms."""
+"""Positive, skewed parameters and data are learnt as logarithms; uneven data are seen in intervals."""
 
 import numpy as np
 import pytest
 import torch
 
 import propersbi as ps
+from propersbi.columns import uneven_columns
 from propersbi.samplers import Standardize
 from propersbi.types import InputError
 
@@ -81,3 +82,39 @@ def test_a_flow_of_logarithms_has_a_normalised_density():
 def test_columns_must_exist():
     with pytest.raises(InputError, match="Logarithms need a vector"):
         Standardize((2,), logarithms=(2,))
+
+
+def counts(n=1000):
+    """Two rates, and six counts, most of them small."""
+    rng = np.random.default_rng(0)
+    theta = np.exp(rng.normal(size=(n, 2)) * 0.5)
+    return theta, rng.poisson(np.exp(3 * rng.normal(size=(n, 6)) + theta[:, :1])).astype(float)
+
+
+def test_uneven_numbers_are_seen_in_intervals():
+    theta, x = counts()
+    assert len(uneven_columns(torch.as_tensor(x))) == 6
+    recipe = ps.recipe(theta, x)
+    assert recipe.network.options["intervals"] == 16
+    assert "values of x are dense in places" in str(recipe)
+    assert "intervals" not in ps.recipe(theta, np.random.default_rng(0).normal(size=x.shape)).network.options
+    half = np.concatenate([x[:, :3], np.random.default_rng(0).normal(size=(len(x), 3))], 1)
+    assert "intervals" not in ps.recipe(theta, half).network.options
+
+
+def test_categories_and_logarithms_are_not_uneven():
+    rng = np.random.default_rng(0)
+    categories = rng.choice([0.0, 1.0, 2.0, 50.0], size=(1000, 3), p=[0.5, 0.3, 0.1, 0.1])
+    assert uneven_columns(torch.as_tensor(categories)) == []
+    theta, x = rng.normal(size=(1000, 1)), np.exp(3 * rng.normal(size=(1000, 2)))
+    recipe = ps.recipe(theta, x)
+    assert recipe.log_x == (0, 1)
+    assert "intervals" not in recipe.network.options
+
+
+def test_a_posterior_with_intervals_is_saved(tmp_path):
+    theta, x = counts(200)
+    posterior = ps.fit(theta, x, **QUICK)
+    draws = posterior.sample((5,), x=x[0], seed=0)
+    posterior.save(tmp_path / "p")
+    assert torch.equal(ps.Posterior.load(tmp_path / "p").sample((5,), x=x[0], seed=0), draws)
