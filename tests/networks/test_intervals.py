@@ -10,7 +10,7 @@ from propersbi.types import InputError
 
 
 def test_intervals_hold_an_equal_share_each_and_saturate_outside():
-    x = torch.rand(4001, 2) ** torch.tensor([1.0, 6.0])
+    x = torch.rand(4001, 2) ** torch.tensor([1.0, 3.0])
     layer = Intervals(2, 4)
     layer.prepare(x)
     seen = layer(x)[:, 2:].reshape(-1, 2, 4)
