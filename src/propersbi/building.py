@@ -48,6 +48,8 @@ __all__ = [
     "prepare_sampler",
 ]
 
+SIMULATED_ALONE = 0.15  # of all steps, the last ones, at low learning rates: what is emulated may be slightly wrong
+
 WrapSampler = Callable[[Sampler, Callable[[Tensor], Tensor]], Sampler]
 """``(sampler, in_user_units) -> sampler``: what a sampler is trained through, if not directly."""
 
@@ -218,6 +220,7 @@ def prepare_sampler(
     """
     noise = _hiding(data.noise, recipe)
     rows, validation = split(data.simulated, recipe.validation_fraction, most=recipe.max_validation, seed=seed)
+    final = round((1 - SIMULATED_ALONE) * recipe.training.max_steps), rows
     rows = np.concatenate([rows, np.arange(data.simulated, len(data.theta))])
     few = np.sort(
         np.random.default_rng([seed, 1]).choice(rows, prepared_rows(len(rows), data.shapes[1]), replace=False)
@@ -233,7 +236,8 @@ def prepare_sampler(
         sampler = start
     units = sampler.to_units, sampler.x_units
     size = min(recipe.batch_size, len(rows))
-    batches = Batches(data.theta, data.x, rows, size, *units, seed, data.weight, noise, data.fresh)
+    last = final if data.emulated else None
+    batches = Batches(data.theta, data.x, rows, size, *units, seed, data.weight, noise, data.fresh, last)
     with seeded(seed):
         held_out = batches.read(validation)
         in_units = sampler.to_units(theta)

@@ -44,6 +44,17 @@ def test_every_pass_visits_each_row_once():
     assert torch.equal(again[7].theta, batches[7].theta)
 
 
+@pytest.mark.parametrize("few", [20, 4])
+def test_the_last_batches_may_have_other_rows(few):
+    theta, units = np.arange(50.0)[:, None], (Standardize((1,)), Standardize((1,)))
+    batches = Batches(theta, theta, np.arange(50), 10, *units, final=(7, np.arange(few)))
+    assert max(batches[6].theta) >= few
+    size = min(few, 10)
+    last = torch.cat([batches[7 + i].theta for i in range(few // size)]).flatten().tolist()
+    assert sorted(last) == theta[:few, 0].tolist()
+    assert torch.equal(batches[6].theta, Batches(theta, theta, np.arange(50), 10, *units)[6].theta)
+
+
 def test_the_learning_rate_rises_and_falls_to_zero():
     config = quick(max_steps=100, warmup=10, learning_rate=1.0)
     rates = [config.rate(step) for step in range(100)]

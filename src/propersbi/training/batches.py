@@ -69,6 +69,7 @@ class Batches:
         weight: Importance weights of all rows, where they do not count alike.
         noise: What is done to data, in the user's units, whenever they are read.
         fresh: Batches of other parameters and data by number, simulated afresh, in place of the rows.
+        final: A batch number, and the rows to draw from instead from there on.
 
     Examples:
         >>> from propersbi.samplers import Standardize
@@ -88,6 +89,7 @@ class Batches:
     weight: np.ndarray | None = None
     noise: Callable[[Tensor], Tensor] | None = None
     fresh: FreshSource | None = None
+    final: tuple[int, np.ndarray] | None = None
     _order: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -104,8 +106,11 @@ class Batches:
 
     def places(self, number: int) -> np.ndarray:
         """The rows of a batch."""
-        turn, place = divmod(number, len(self.rows) // self.size)
-        rows: np.ndarray = self._order(turn)[place * self.size : (place + 1) * self.size]
+        last = self.final is not None and number >= self.final[0]
+        start, chosen = self.final if self.final is not None and last else (0, self.rows)
+        size = min(self.size, len(chosen))
+        turn, place = divmod(number - start, len(chosen) // size)
+        rows: np.ndarray = self._order(turn, last)[place * size : (place + 1) * size]
         return rows
 
     def read(self, rows: np.ndarray) -> Batch:
@@ -118,7 +123,9 @@ class Batches:
         theta, x = as_tensor(theta), as_tensor(x)
         return Batch(self.theta_units(theta), self.x_units(x if self.noise is None else self.noise(x.float())), weight)
 
-    def _shuffled(self, turn: int) -> np.ndarray:
+    def _shuffled(self, turn: int, last: bool) -> np.ndarray:
+        if last and self.final is not None:
+            return np.random.default_rng([self.seed, turn, 1]).permutation(self.final[1])
         return np.random.default_rng([self.seed, turn]).permutation(self.rows)
 
 

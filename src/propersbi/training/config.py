@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from propersbi.storage.checks import check_number, check_whole, is_number
+from propersbi.training.history import History, StopReason
 from propersbi.training.stopping import Patience, Stopping
 from propersbi.types import InputError
 
 __all__ = ["TrainConfig"]
 
-SETTLING_SHARE = 0.6  # of the steps so far in which the learning rate falls to zero once little is left to learn
+# Shares of the steps so far and of all steps: in the smaller one the rate falls to zero once little is left to learn.
+SETTLING_SHARE, SETTLING_MOST = 0.6, 0.125
+LOW_RATE = 0.05  # of the peak of the learning rate, below which hardly anything is gained at lower ones
+FAR_WORSE = 10.0  # standard errors above the lowest score: overfitting, which lower rates do not undo
 
 
 @dataclass(frozen=True)
@@ -105,9 +109,26 @@ class TrainConfig:
         used = max(step / self.max_steps, seconds / self.time_limit if self.time_limit else 0.0)
         return self.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * min(1.0, used)))
 
+    def settles(self, history: History) -> bool:
+        """Whether a score that no longer falls may do so at lower learning rates, and training is to go on at these."""
+        steps, settled = history.steps, history.settled
+        if settled is not None and steps >= self.last_step(settled):
+            return False
+        high = self.decay and self.rate(steps, history.seconds) > LOW_RATE * self.learning_rate
+        flat = bool(history.validation["excess"]) and history.validation["excess"][-1] <= FAR_WORSE
+        return flat and self.keep == "best" and (high or settled is not None)
+
+    def end_of_settling(self, history: History) -> StopReason | None:
+        """Why training has ended once its learning rate has fallen to zero early."""
+        if history.settled is None or history.steps < self.last_step(history.settled):
+            return None
+        return StopReason.SETTLED if history.settled == self.settle else StopReason.PATIENCE
+
     def last_step(self, settled: int | None) -> int:
         """The step at which training ends, early if there was little left to learn at the step ``settled``."""
-        return self.max_steps if settled is None else min(self.max_steps, round(settled * (1 + SETTLING_SHARE)))
+        if settled is None:
+            return self.max_steps
+        return min(self.max_steps, settled + round(min(SETTLING_SHARE * settled, SETTLING_MOST * self.max_steps)))
 
 
 def _is_at_least_zero(value: Any) -> bool:

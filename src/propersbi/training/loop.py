@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from propersbi.training.averages import load, load_moments, mix, moments, moment
 from propersbi.training.batches import BatchSource, share_of
 from propersbi.training.checkpoint import config_identity, digest, read_checkpoint, write_checkpoint
 from propersbi.training.config import TrainConfig
-from propersbi.training.devices import OneDevice, SeveralDevices, find_devices
+from propersbi.training.devices import OneDevice, SeveralDevices, find_devices, threads
 from propersbi.training.history import History, StopReason
 from propersbi.training.logging import LogFunction, Logger, log_function
 from propersbi.training.memory import keep_freed_memory
@@ -72,7 +71,7 @@ def train(
     log = log_function(logger)
     keep_freed_memory()
     fabric = find_devices(config, device)
-    with _threads(config.threads), seeded(seed):
+    with threads(config.threads), seeded(seed):
         own = {"seed": seed, "validation": digest([validation.theta, validation.x, validation.weight])}
         size = len(batches[0])
         if size < fabric.world_size:
@@ -161,11 +160,16 @@ class _Run:
 
     def reason(self) -> StopReason | None:
         """Why to stop now, agreed on by all devices."""
-        settled = self.history.settled
-        over = settled is not None and self.history.steps >= self.config.last_step(settled)
-        found = StopReason.SETTLED if over else first_reason(self.rules, self.history)
+        found = self.config.end_of_settling(self.history) or first_reason(self.rules, self.history)
         reason: StopReason | None = self.fabric.broadcast(found)
-        return reason
+        if reason is not StopReason.PATIENCE or not self.config.settles(self.history):
+            return reason
+        if self.history.settled is None:  # the weights that are kept may gain from a falling learning rate
+            self.history.settled = self.history.steps
+            for name, network in self.networks.items():
+                load(network, self.best[name])
+                self.averages[name] = [tensor.clone() for tensor in self.best[name]]
+        return None
 
     def due(self, seconds: float) -> bool:
         """Whether to validate: now and then, and once more when steps or time have run out."""
@@ -313,16 +317,6 @@ def _excess(pairs: Tensor, lowest: Tensor) -> float:
     error = (gap.std() / math.sqrt(len(gap))).item() if len(gap) > 1 else 0.0
     mean = gap.mean().item()
     return mean / error if error else math.copysign(math.inf, mean) if mean else 0.0
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _place(*numbers: int) -> int:
