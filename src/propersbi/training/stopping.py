@@ -28,6 +28,8 @@ class Stopping(Protocol):
 class Patience:
     """Stop after some validations without better weights, or after a few if the score has become far worse.
 
+    If it is not far worse and the learning rate is still high, the rate first falls to zero, from the best weights on.
+
     Arguments:
         validations: How many.
         overfitting: Stop already after ``overfitting_validations`` if the score lies this many standard errors of the
