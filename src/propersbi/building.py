@@ -236,7 +236,7 @@ def prepare_sampler(
         sampler = start
     units = sampler.to_units, sampler.x_units
     size = min(recipe.batch_size, len(rows))
-    last = final if data.emulated else None
+    last = final if data.emulated and recipe.objective is None else None  # others may take several batches per step
     batches = Batches(data.theta, data.x, rows, size, *units, seed, data.weight, noise, data.fresh, last)
     with seeded(seed):
         held_out = batches.read(validation)
