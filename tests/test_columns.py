@@ -106,6 +106,7 @@ def test_categories_and_logarithms_are_not_uneven():
     rng = np.random.default_rng(0)
     categories = rng.choice([0.0, 1.0, 2.0, 50.0], size=(1000, 3), p=[0.5, 0.3, 0.1, 0.1])
     assert uneven_columns(torch.as_tensor(categories)) == []
+    assert uneven_columns(torch.as_tensor(rng.poisson(8.0, size=(2000, 3)).astype(float))) == []  # small counts
     theta, x = rng.normal(size=(1000, 1)), np.exp(3 * rng.normal(size=(1000, 2)))
     recipe = ps.recipe(theta, x)
     assert recipe.log_x == (0, 1)

@@ -25,7 +25,7 @@ __all__ = ["logarithms", "skewed_columns", "uneven_columns"]
 LOG_REASON = "positive, and nearer to a normal distribution in logarithms"
 LOG_GAIN = 0.1  # of the mean log-likelihood for which logarithms are taken
 UNEVEN = 4  # times denser than on average is a tenth of the values of an uneven column
-FEW_VALUES = 16  # of a column that are different, up to which it is a category rather than a quantity
+FEW_VALUES = 50  # of a column that are different, up to which it is a category or a small count
 
 
 def logarithms(
