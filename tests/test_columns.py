@@ -96,7 +96,7 @@ def test_uneven_numbers_are_seen_in_intervals():
     assert len(uneven_columns(torch.as_tensor(x))) == 6
     recipe = ps.recipe(theta, x)
     assert recipe.network.options["intervals"] == 16
-    assert "values of x are dense in places" in str(recipe)
+    assert "x is dense in places" in str(recipe)
     assert "intervals" not in ps.recipe(theta, np.random.default_rng(0).normal(size=x.shape)).network.options
     half = np.concatenate([x[:, :3], np.random.default_rng(0).normal(size=(len(x), 3))], 1)
     assert "intervals" not in ps.recipe(theta, half).network.options

@@ -190,9 +190,9 @@ class Choices:
         if self.images():
             return Factory("UNetGenerator"), "theta and x are images on one grid"
         if steps != 1:
-            why, finer = "theta is a vector, and each step has little to do", {"intervals": INTERVALS}
-            why, finer = (f"{why}; values of x are dense in places", finer) if self.uneven() else (why, {})
-            return Factory("MLPGenerator", {"width": CHAIN_WIDTH, **finer}), why
+            finer = {"intervals": INTERVALS} if self.uneven() else {}
+            why = "each step has little to do; x is dense in places" if finer else "each step has little to do"
+            return Factory("MLPGenerator", {"width": CHAIN_WIDTH, **finer}), f"theta is a vector, and {why}"
         return Factory("MLPGenerator"), "theta is a vector"
 
     def uneven(self) -> bool:

@@ -125,6 +125,8 @@ def test_a_score_that_no_longer_falls_is_given_lower_learning_rates():
     assert history.settled < history.steps == config.last_step(history.settled) < 4000
     curve = zip(history.validation["step"], history.validation["score"], strict=True)
     assert history.kept_score < min(score for step, score in curve if step <= history.settled)
+    strict, _ = wandering(stopping=(Patience(20, overfitting=1e-9),))
+    assert strict.settled is None  # what counts as far worse is the rule's own
     constant, _ = wandering(decay=False)
     assert constant.settled is None
     assert constant.stopped is StopReason.PATIENCE

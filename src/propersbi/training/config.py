@@ -17,7 +17,6 @@ __all__ = ["TrainConfig"]
 # Shares of the steps so far and of all steps: in the smaller one the rate falls to zero once little is left to learn.
 SETTLING_SHARE, SETTLING_MOST = 0.6, 0.125
 LOW_RATE = 0.05  # of the peak of the learning rate, below which hardly anything is gained at lower ones
-FAR_WORSE = 10.0  # standard errors above the lowest score: overfitting, which lower rates do not undo
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,8 @@ class TrainConfig:
         if settled is not None and steps >= self.last_step(settled):
             return False
         high = self.decay and self.rate(steps, history.seconds) > LOW_RATE * self.learning_rate
-        flat = bool(history.validation["excess"]) and history.validation["excess"][-1] <= FAR_WORSE
+        overfitting = min((rule.overfitting for rule in self.stopping if isinstance(rule, Patience)), default=0.0)
+        flat = bool(history.validation["excess"]) and history.validation["excess"][-1] <= overfitting
         return flat and self.keep == "best" and (high or settled is not None)
 
     def end_of_settling(self, history: History) -> StopReason | None:
