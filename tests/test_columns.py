@@ -84,7 +84,7 @@ def test_columns_must_exist():
         Standardize((2,), logarithms=(2,))
 
 
-def counts(n=1000):
+def counts(n=10_000):
     """Two rates, and six counts, most of them small."""
     rng = np.random.default_rng(0)
     theta = np.exp(rng.normal(size=(n, 2)) * 0.5)
@@ -102,20 +102,27 @@ def test_uneven_numbers_are_seen_in_intervals():
     assert "intervals" not in ps.recipe(theta, half).network.options
 
 
+def test_intervals_need_many_pairs_simulated_or_emulated():
+    theta, x = counts(1000)
+    assert "intervals" not in ps.recipe(theta, x).network.options
+    assert ps.recipe(theta, x, emulated=100_000).network.options["intervals"] == 16
+
+
 def test_categories_and_logarithms_are_not_uneven():
     rng = np.random.default_rng(0)
     categories = rng.choice([0.0, 1.0, 2.0, 50.0], size=(1000, 3), p=[0.5, 0.3, 0.1, 0.1])
     assert uneven_columns(torch.as_tensor(categories)) == []
     assert uneven_columns(torch.as_tensor(rng.poisson(8.0, size=(2000, 3)).astype(float))) == []  # small counts
-    theta, x = rng.normal(size=(1000, 1)), np.exp(3 * rng.normal(size=(1000, 2)))
+    theta, x = rng.normal(size=(10_000, 1)), np.exp(3 * rng.normal(size=(10_000, 2)))
     recipe = ps.recipe(theta, x)
     assert recipe.log_x == (0, 1)
     assert "intervals" not in recipe.network.options
 
 
 def test_a_posterior_with_intervals_is_saved(tmp_path):
-    theta, x = counts(200)
+    theta, x = counts()
     posterior = ps.fit(theta, x, **QUICK)
+    assert posterior.recipe.network.options["intervals"] == 16
     draws = posterior.sample((5,), x=x[0], seed=0)
     posterior.save(tmp_path / "p")
     assert torch.equal(ps.Posterior.load(tmp_path / "p").sample((5,), x=x[0], seed=0), draws)

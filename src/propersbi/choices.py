@@ -96,7 +96,7 @@ class Choices:
         rule = EnergyScore(beta=0.5), "strictly proper, and sensitive to thin posteriors"
         draws = (5, "images are large") if self.images() else (10, "more draws did not help")
         return Recipe(
-            network=self.choose("network", *self.network(objective, steps)),
+            network=self.choose("network", *self.network(objective, steps, rows)),
             embedding=self.choose("embedding", *self.embedding()),
             regression=regression,
             refinement_steps=steps,
@@ -183,14 +183,14 @@ class Choices:
         """Whether the network and what it sees of the data are the library's choice."""
         return "network" not in self.changes and not self.embedded()
 
-    def network(self, objective: Any, steps: int) -> tuple[Factory, str]:
-        """What makes the sampler."""
+    def network(self, objective: Any, steps: int, rows: int) -> tuple[Factory, str]:
+        """What makes the sampler, for so many training pairs."""
         if isinstance(objective, Factory) and objective.name == "MaximumLikelihood":
             return Factory("Flow"), "the log score needs a density"
         if self.images():
             return Factory("UNetGenerator"), "theta and x are images on one grid"
         if steps != 1:
-            finer = {"intervals": INTERVALS} if self.uneven() else {}
+            finer = {"intervals": INTERVALS} if rows >= schedule.MANY_PAIRS and self.uneven() else {}
             why = "each step has little to do; x is dense in places" if finer else "each step has little to do"
             return Factory("MLPGenerator", {"width": CHAIN_WIDTH, **finer}), f"theta is a vector, and {why}"
         return Factory("MLPGenerator"), "theta is a vector"

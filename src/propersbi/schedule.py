@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["FEW_PAIRS", "batch_size", "emulated_pairs", "is_long", "max_steps", "weight_decay"]
+__all__ = ["FEW_PAIRS", "MANY_PAIRS", "batch_size", "emulated_pairs", "is_long", "max_steps", "weight_decay"]
 
 FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
