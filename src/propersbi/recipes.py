@@ -244,6 +244,7 @@ class Recipe:
             ("emulated", f"{self.emulated:,} emulated pairs besides" if self.emulated else "no emulated pairs"),
             ("ensemble", f"{self.ensemble} networks in equal shares"),
             ("max_steps", f"{t.max_steps} gradient steps"),
+            ("optimizer", f"optimiser {'SOAP' if t.optimizer == 'soap' else 'AdamW'}"),
             ("learning_rate", f"learning rate {t.learning_rate:g}"),
             ("warmup", f"{t.warmup} steps of warm-up"),
             ("weight_decay", f"weight decay {t.weight_decay:.3g}" if t.weight_decay else "no weight decay"),

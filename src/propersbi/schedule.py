@@ -10,6 +10,7 @@ LONG_DECAY = 0.3  # of the weights, there
 EMULATED = 100_000  # pairs that an emulator makes, where it is of use
 DISTINCT = 0.7  # share of different data, below which they are small counts
 FEWEST_TO_EMULATE, MOST_TO_EMULATE = 1000, 30_000  # simulations; it was measured with 1 000 and 10 000
+FEW_NUMBERS = 2  # in x: as many as FEW_PAIRS simulations of them are hardly memorised
 
 
 def is_long(numbers: int) -> bool:
@@ -29,13 +30,13 @@ def emulated_pairs(simulations: int, numbers: int, distinct: float) -> tuple[int
     >>> emulated_pairs(1000, 8, 1.0)
     (100000, '1,000 simulations are few, and data of 8 numbers are easy to emulate')
     """
-    few = FEWEST_TO_EMULATE <= simulations <= MOST_TO_EMULATE
+    few = FEWEST_TO_EMULATE <= simulations <= (FEW_PAIRS if numbers <= FEW_NUMBERS else MOST_TO_EMULATE)
     if not (few and not is_long(numbers) and distinct > DISTINCT):
         return 0, ""
     return EMULATED, f"{simulations:,} simulations are few, and data of {numbers} numbers are easy to emulate"
 
 
-def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool) -> tuple[int, str]:
+def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, soap: bool = False) -> tuple[int, str]:
     """Gradient steps: more for more simulations, which carry more detail.
 
     Arguments:
@@ -43,11 +44,12 @@ def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool) -> tuple[
         numbers: In theta and x together; the more there are, the faster the number of steps grows.
         chain: Whether draws are refined in several steps.
         emulated: Whether there are emulated pairs besides, which delay memorising.
+        soap: Whether the optimiser is SOAP, which needs half as many.
     """
     usual, few = (7000, min(max(numbers / 30, 0.2), 0.4)) if chain else (2500, 0.25)
     growth = few if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
     often = 2 if emulated and rows >= FEW_PAIRS else 1  # emulators of few pairs are poor
-    return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
+    return round((0.5 if soap else 1) * often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 
 
 def batch_size(rows: int, *, large: bool) -> tuple[int, str]:

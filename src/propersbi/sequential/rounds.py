@@ -181,7 +181,9 @@ class _Training:
         theta_shape, x_shape = corrected.data.shapes
         n = len(corrected.data.theta)
         usual = Choices(theta_shape, x_shape, n, prior, self.options)
-        steps = self.options.get("max_steps") or usual.max_steps(n, usual.recipe().refinement_steps)[0]
+        whole = usual.recipe()
+        soap = whole.training.optimizer == "soap"
+        steps = self.options.get("max_steps") or usual.max_steps(n, whole.refinement_steps, soap=soap)[0]
         steps = steps if last else max(1, round(EARLY_SHARE * steps))
         choices = Choices(theta_shape, x_shape, n, prior, {**self.options, "max_steps": steps})
         return choices, choices.recipe()

@@ -1,4 +1,4 @@
-"""The weights and buffers of networks, and what optimisers remember, as plain lists of tensors."""
+"""The weights and buffers of networks as plain lists of tensors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MOMENTS", "load", "load_moments", "mix", "moments", "moments_like", "places", "swapped", "tensors"]
+__all__ = ["load", "mix", "places", "swapped", "tensors"]
 
 Places: TypeAlias = list[tuple[dict[str, Any], str]]
-
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")  # what AdamW remembers of a weight
 
 
 def tensors(network: nn.Module) -> list[Tensor]:
@@ -58,33 +56,3 @@ def swapped(networks: Mapping[str, nn.Module], others: Mapping[str, list[Tensor]
     finally:
         for name, network in networks.items():
             load(network, own[name])
-
-
-def moments(optimizer: torch.optim.Optimizer) -> tuple[list[Tensor], list[bool]]:
-    """What AdamW remembers, weight by weight, and of which weights: of those without a gradient, nothing."""
-    weights = _weights(optimizer)
-    known = [weight in optimizer.state for weight in weights]
-    return [
-        optimizer.state[weight][name]
-        for weight, is_known in zip(weights, known, strict=True)
-        if is_known
-        for name in MOMENTS
-    ], known
-
-
-def load_moments(optimizer: torch.optim.Optimizer, copies: list[Tensor], known: list[bool]) -> None:
-    """Give an optimiser what :func:`moments` gave."""
-    parts = iter(copies)
-    for weight, is_known in zip(_weights(optimizer), known, strict=True):
-        if is_known:
-            optimizer.state[weight] = {name: next(parts) for name in MOMENTS}
-
-
-def moments_like(network: nn.Module, known: list[bool]) -> list[Tensor]:
-    """Tensors of the shapes and types of what an optimiser remembers."""
-    weights = [weight for weight, is_known in zip(network.parameters(), known, strict=True) if is_known]
-    return [tensor for weight in weights for tensor in (torch.zeros((), dtype=torch.float32), weight, weight)]
-
-
-def _weights(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    return [weight for group in optimizer.param_groups for weight in group["params"]]

@@ -28,6 +28,8 @@ class TrainConfig:
         learning_rate: Its peak, after ``warmup`` steps; then it falls along a cosine.
         warmup: Steps of linear rise.
         decay: Whether it falls at all.
+        optimizer: ``"adamw"``, or ``"soap"``: Adam in the principal axes of each layer's gradients, see
+            :mod:`propersbi.training.optimizers`.
         weight_decay: Decoupled decay of the weights (AdamW).
         betas: Adam's decay rates of the first and second moments.
         clip: Gradients with a larger norm are scaled down to it; ``None`` leaves them.
@@ -52,6 +54,7 @@ class TrainConfig:
     learning_rate: float = 2e-3
     warmup: int = 100
     decay: bool = True
+    optimizer: Literal["adamw", "soap"] = "adamw"
     weight_decay: float = 0.0
     betas: Sequence[float] = (0.9, 0.99)
     clip: float | None = 1.0
@@ -82,6 +85,8 @@ class TrainConfig:
                 check_number(name, getattr(self, name), "be positive or None", 0)
         if not isinstance(self.keep, str) or self.keep not in ("best", "last"):
             raise InputError(f"'keep' must be 'best' or 'last', got '{self.keep!s:.80}'.")
+        if not isinstance(self.optimizer, str) or self.optimizer not in ("adamw", "soap"):
+            raise InputError(f"'optimizer' must be 'adamw' or 'soap', got '{self.optimizer!s:.80}'.")
         betas = tuple(self.betas) if isinstance(self.betas, Sequence) else ()
         if not (len(betas) == 2 and all(_is_at_least_zero(beta) and beta < 1 for beta in betas)):
             raise InputError(f"'betas' must be two numbers in [0, 1), got {self.betas!s:.80}.")

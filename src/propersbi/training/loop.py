@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from propersbi.storage.files import sweep
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import seeded
-from propersbi.training.averages import load, load_moments, mix, moments, moments_like, places, swapped, tensors
+from propersbi.training.averages import load, mix, places, swapped, tensors
 from propersbi.training.batches import BatchSource, share_of
 from propersbi.training.checkpoint import config_identity, digest, read_checkpoint, write_checkpoint
 from propersbi.training.config import TrainConfig
@@ -30,6 +30,7 @@ from propersbi.training.history import History, StopReason
 from propersbi.training.logging import LogFunction, Logger, log_function
 from propersbi.training.memory import keep_freed_memory
 from propersbi.training.objectives import Objective
+from propersbi.training.optimizers import build_optimizer
 from propersbi.training.stopping import MaxSteps, Stopping, TimeLimit, first_reason
 from propersbi.types import Batch, InputError, Phase
 
@@ -99,7 +100,7 @@ class _Run:
         self.places = {name: places(network) for name, network in self.networks.items()}
         self.averages = {name: tensors(network) for name, network in self.networks.items()}
         self.best = {name: tensors(network) for name, network in self.networks.items()}
-        self.optimizers = {name: self._optimizer(network) for name, network in self.networks.items()}
+        self.optimizers = {name: build_optimizer(network, config) for name, network in self.networks.items()}
         self.history = History()
         self.batch = 0  # batches used so far
         self.lowest: Tensor | None = None  # the validation scores, pair by pair, where their mean was lowest
@@ -110,16 +111,6 @@ class _Run:
             self.rules += (TimeLimit(config.time_limit),)
         sizes = {name: [list(t.shape) for t in tensors(net)] for name, net in self.networks.items()}
         self.identity = {**config_identity(config), "weights": sizes, **objective.describe(), **identity}
-
-    def _optimizer(self, network: nn.Module) -> torch.optim.Optimizer:
-        config = self.config
-        return torch.optim.AdamW(
-            network.parameters(),
-            lr=config.learning_rate,
-            betas=(config.betas[0], config.betas[1]),
-            weight_decay=config.weight_decay,
-            fused=True,
-        )
 
     def loop(self, batches: BatchSource, validation: Batch, progress: bool, log: LogFunction) -> History:
         history, config = self.history, self.config
@@ -212,7 +203,7 @@ class _Run:
         self.fabric.backward(loss)
         loss = self.agree(network, loss.detach())
         if self.config.clip is not None:
-            nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], self.config.clip)
+            nn.utils.clip_grad_norm_(optimizer.weights, self.config.clip)
         for group in optimizer.param_groups:
             group["lr"] = self.config.rate(step, self.history.seconds, self.history.settled)
         optimizer.step()
@@ -275,7 +266,7 @@ class _Run:
     def save(self) -> None:
         if self.path is None or not self.fabric.is_global_zero:
             return
-        remembered = {name: moments(optimizer) for name, optimizer in self.optimizers.items()}
+        remembered = {name: optimizer.memory() for name, optimizer in self.optimizers.items()}
         values: dict[str, list[Tensor]] = {"lowest": _copies(self.lowest), "untrained": _copies(self.untrained)}
         for name, network in self.networks.items():
             values |= {f"network {name}": tensors(network), f"moments {name}": remembered[name][0]}
@@ -300,9 +291,9 @@ class _Run:
             self.best[name] = saved.like(f"best {name}", own)
             self.averages[name] = saved.like(f"average {name}", own, finite=finite)
             load(network, saved.like(f"network {name}", own, finite=finite))
-            known = saved.flags(f"moments {name}", len(list(network.parameters())))
-            remembered = saved.like(f"moments {name}", moments_like(network, known), finite=finite)
-            load_moments(optimizer, remembered, known)
+            known = saved.flags(f"moments {name}", len(optimizer.param_groups[0]["params"]))
+            remembered = saved.like(f"moments {name}", optimizer.memory_like(known), finite=finite)
+            optimizer.load_memory(remembered, known)
         scores = torch.zeros(validation_rows, dtype=torch.float64)
         self.lowest, self.untrained = saved.one("lowest", scores), saved.one("untrained", scores)
 
