@@ -300,10 +300,9 @@ class Choices:
         return TrainConfig(**{**chosen, **asked})
 
     def optimizer(self, steps: int) -> tuple[str, str]:
-        """SOAP for the networks and data that it was compared with AdamW on."""
-        if steps != 1 and self.own_network() and self.vectors():
-            return "soap", "about as accurate as AdamW in half the steps"
-        return "adamw", ""
+        """Of networks of the library for data that are vectors, the ones that it was chosen on."""
+        chain = steps != 1 and self.own_network() and self.vectors()
+        return schedule.optimizer(self.n) if chain else ("adamw", "")
 
     def max_steps(self, rows: int, steps: int, *, emulated: bool = False, soap: bool = False) -> tuple[int, str]:
         """Gradient steps for so many simulated pairs."""

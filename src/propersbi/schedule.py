@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["FEW_PAIRS", "MANY_PAIRS", "batch_size", "emulated_pairs", "is_long", "max_steps", "weight_decay"]
+__all__ = [
+    "FEW_PAIRS",
+    "MANY_PAIRS",
+    "batch_size",
+    "emulated_pairs",
+    "is_long",
+    "max_steps",
+    "optimizer",
+    "weight_decay",
+]
 
 FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
@@ -10,7 +19,6 @@ LONG_DECAY = 0.3  # of the weights, there
 EMULATED = 100_000  # pairs that an emulator makes, where it is of use
 DISTINCT = 0.7  # share of different data, below which they are small counts
 FEWEST_TO_EMULATE, MOST_TO_EMULATE = 1000, 30_000  # simulations; it was measured with 1 000 and 10 000
-FEW_NUMBERS = 2  # in x: as many as FEW_PAIRS simulations of them are hardly memorised
 
 
 def is_long(numbers: int) -> bool:
@@ -30,7 +38,7 @@ def emulated_pairs(simulations: int, numbers: int, distinct: float) -> tuple[int
     >>> emulated_pairs(1000, 8, 1.0)
     (100000, '1,000 simulations are few, and data of 8 numbers are easy to emulate')
     """
-    few = FEWEST_TO_EMULATE <= simulations <= (FEW_PAIRS if numbers <= FEW_NUMBERS else MOST_TO_EMULATE)
+    few = FEWEST_TO_EMULATE <= simulations <= MOST_TO_EMULATE
     if not (few and not is_long(numbers) and distinct > DISTINCT):
         return 0, ""
     return EMULATED, f"{simulations:,} simulations are few, and data of {numbers} numbers are easy to emulate"
@@ -50,6 +58,17 @@ def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, soap: boo
     growth = few if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
     often = 2 if emulated and rows >= FEW_PAIRS else 1  # emulators of few pairs are poor
     return round((0.5 if soap else 1) * often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
+
+
+def optimizer(simulations: int) -> tuple[str, str]:
+    """SOAP learns faster than AdamW, and memorises faster, so it is for simulations that are hardly memorised.
+
+    >>> optimizer(10_000)[0], optimizer(100_000)[0]
+    ('adamw', 'soap')
+    """
+    if simulations <= MOST_TO_EMULATE:
+        return "adamw", ""
+    return "soap", f"{simulations:,} simulations are hardly memorised: it needs half the steps of AdamW"
 
 
 def batch_size(rows: int, *, large: bool) -> tuple[int, str]:

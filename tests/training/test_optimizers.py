@@ -110,6 +110,16 @@ def test_weights_without_a_gradient_and_what_is_no_matrix_are_taken():
     assert torch.equal(odd.fixed, torch.ones(3, 3))
 
 
+def test_a_gradient_that_is_not_finite_raises_nothing():
+    layer = nn.Linear(4, 4)
+    descent = build_optimizer(layer, TrainConfig(optimizer="soap"))
+    for _ in range(2 * UPDATE_AXES + 1):  # the loop notices it at the next validation
+        for weight in layer.parameters():
+            weight.grad = torch.full_like(weight, torch.nan)
+        descent.step()
+    assert layer.weight.isnan().all()
+
+
 @pytest.mark.parametrize("cut", [20, 45])
 def test_a_resumed_training_is_the_uninterrupted_one(tmp_path, cut):
     theta, x = linear_pairs(200)

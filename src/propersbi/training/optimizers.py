@@ -47,7 +47,7 @@ class Optimizer(torch.optim.AdamW):
         chosen = {id(weight) for weight in rotated}
         plain = [weight for weight in weights if id(weight) not in chosen]
         self.moves = [torch.zeros_like(torch.stack(layers)) for layers in self.layers]  # in rotated coordinates
-        self.axes = [_squares(move) + torch.eye(move.shape[-1], device=move.device) for move in self.moves]
+        self.axes = [_squares(move) + torch.eye(move.shape[-1]).to(move) for move in self.moves]
         self.covariances = [_squares(move) for move in self.moves]
         self.steps = 0
         super().__init__([*plain, *self.moves], fused=True, **options)
