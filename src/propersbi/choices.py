@@ -279,7 +279,7 @@ class Choices:
 
     def training(self, objective: Any, steps: int, simulated: int, rows: int, regression: bool) -> TrainConfig:
         """The training configuration for so many simulated pairs, and rows with the emulated ones."""
-        optimizer = self.choose("optimizer", *self.optimizer(steps))
+        optimizer = self.choose("optimizer", "adamw")
         usual = self.max_steps(simulated, steps, emulated=rows > simulated, soap=optimizer == "soap")
         chosen: dict[str, Any] = {"max_steps": check_whole("max_steps", self.choose("max_steps", *usual), 1)}
         chosen["optimizer"] = optimizer
@@ -298,11 +298,6 @@ class Choices:
             chosen[name] = self.choose(name, value, "suits the objective")
         asked = {name: self.choose(name, None) for name in self.changes if name in training_names()}
         return TrainConfig(**{**chosen, **asked})
-
-    def optimizer(self, steps: int) -> tuple[str, str]:
-        """Of networks of the library for data that are vectors, the ones that it was chosen on."""
-        chain = steps != 1 and self.own_network() and self.vectors()
-        return schedule.optimizer(self.n) if chain else ("adamw", "")
 
     def max_steps(self, rows: int, steps: int, *, emulated: bool = False, soap: bool = False) -> tuple[int, str]:
         """Gradient steps for so many simulated pairs."""

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "FEW_PAIRS",
-    "MANY_PAIRS",
-    "batch_size",
-    "emulated_pairs",
-    "is_long",
-    "max_steps",
-    "optimizer",
-    "weight_decay",
-]
+__all__ = ["FEW_PAIRS", "MANY_PAIRS", "batch_size", "emulated_pairs", "is_long", "max_steps", "weight_decay"]
 
 FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
@@ -58,17 +49,6 @@ def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, soap: boo
     growth = few if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
     often = 2 if emulated and rows >= FEW_PAIRS else 1  # emulators of few pairs are poor
     return round((0.5 if soap else 1) * often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
-
-
-def optimizer(simulations: int) -> tuple[str, str]:
-    """SOAP learns faster than AdamW, and memorises faster, so it is for simulations that are hardly memorised.
-
-    >>> optimizer(10_000)[0], optimizer(100_000)[0]
-    ('adamw', 'soap')
-    """
-    if simulations <= MOST_TO_EMULATE:
-        return "adamw", ""
-    return "soap", f"{simulations:,} simulations are hardly memorised: it needs half the steps of AdamW"
 
 
 def batch_size(rows: int, *, large: bool) -> tuple[int, str]:
