@@ -38,7 +38,7 @@ OURS: dict[str, dict[str, Any]] = {
     "default": {},
     ALONE: {"emulated": 0},
     "emulated": {"emulated": 100_000},
-    "SOAP": {"optimizer": "soap"},
+    "AdamW": {"optimizer": "adamw"},
     "one pass": {"refinement_steps": 1},
 }
 METHODS = [*OURS, *PEERS]
@@ -164,7 +164,7 @@ def table(rows: list[dict[str, str]]) -> str:
         "indistinguishable from the true posterior; 1.0: always distinguished. `default` is `ps.fit` as it is: up to",
         "30,000 simulations of data of fewer than 50 numbers (not counting those that it ignores), with 100,000 pairs",
         "of an emulator besides (training includes the emulator's). `simulations alone` has `emulated=0`, `emulated`",
-        'has them where they are not the default, `SOAP` has `optimizer="soap"` and half the steps, and `one pass` has',
+        'has them where they are not the default, `AdamW` has `optimizer="adamw"`, and `one pass` has',
         "`refinement_steps=1`; sbi's methods have their own defaults. The last columns are published figures",
         f"([sources](../published_c2st.csv); {READ_OFF}: read off a plot) and the difference to the best of them.",
         "Training is in seconds of the processor, or of the clock",

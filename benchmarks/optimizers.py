@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from datetime import date
+from typing import Any
 
 import torch
 
@@ -25,9 +26,10 @@ def trained(task_name: str, optimizer: str, steps: int) -> tuple[float, float]:
     """The held-out score at the end of a training, and its CPU seconds."""
     task = ps.tasks.get(task_name)
     sims = ps.simulate(task.prior, task.simulate, SIMULATIONS, seed=SEED, progress=False)
-    options = {"optimizer": optimizer, "max_steps": steps, "settle": None, "stopping": (), "validate_every": steps}
+    options: dict[str, Any] = {"max_steps": steps, "settle": None, "stopping": (), "validate_every": steps}
     started = time.process_time()
-    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=SEED, progress=False, **options)
+    posterior = ps.fit(sims.theta, sims.x, prior=task.prior, seed=SEED, progress=False, optimizer=optimizer, **options)
+    assert posterior.history is not None
     return posterior.history.validation["score"][-1], time.process_time() - started
 
 

@@ -170,14 +170,31 @@ def test_a_recipe_and_simulations_are_tables_in_a_notebook():
     assert "<td>parameters</td><td>a</td>" in sims._repr_html_()
 
 
-def test_emulated_pairs_allow_more_steps_but_do_not_count_as_simulations():
-    plain, more = (ps.recipe(*pairs(6000), emulated=count) for count in (0, 50_000))
-    assert abs(more.training.max_steps - 2 * plain.training.max_steps) <= 1
+def test_emulated_pairs_allow_more_steps_of_many_numbers_but_do_not_count_as_simulations():
+    plain, more = (ps.recipe(*pairs(10_000, features=11), emulated=count) for count in (0, 50_000))
+    assert more.training.max_steps == 2 * plain.training.max_steps == 14_000
     assert "50,000 emulated pairs besides: chosen" in str(more)
+    assert ps.recipe(*pairs(10_000), emulated=50_000).training.max_steps == 7000  # four numbers are learnt sooner
     plain, more = (ps.recipe(*pairs(1000), emulated=count) for count in (0, 50_000))
-    assert more.training.max_steps == plain.training.max_steps  # an emulator of so few has little more to teach
+    assert more.training.max_steps < plain.training.max_steps  # an emulator of so few has little more to teach
     assert (plain.batch_size, more.batch_size) == (128, 256)
     assert more.training.settle is None  # a hundred simulations are held out, too few for the check
+
+
+@pytest.mark.parametrize(
+    ("n", "changes", "optimizer"),
+    [
+        (4000, {}, "soap"),
+        (1000, {}, "adamw"),  # few pairs would be memorised sooner
+        (1000, {"emulated": 50_000}, "soap"),
+        (4000, {"optimizer": "adamw"}, "adamw"),
+        (4000, {"network": MLPGenerator}, "adamw"),
+        (4000, {"refinement_steps": 1}, "adamw"),
+        (4000, {"objective": ps.MaximumLikelihood}, "adamw"),
+    ],
+)
+def test_soap_trains_the_default_network_if_there_are_enough_pairs(n, changes, optimizer):
+    assert ps.recipe(*pairs(n), **changes).training.optimizer == optimizer
 
 
 def test_small_counts_are_not_emulated_by_default():

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import ks_2samp
 
+from propersbi import schedule
 from propersbi.building import TrainingSet
 from propersbi.choices import Choices
 from propersbi.fitting import train_posterior
@@ -31,7 +32,7 @@ from propersbi.samplers import Box
 from propersbi.simulation.priors import draw
 from propersbi.storage.progress import announce
 from propersbi.storage.randomness import stream
-from propersbi.training.batches import Pairs, split
+from propersbi.training.batches import Pairs, split, validation_size
 from propersbi.types import InputError
 
 __all__ = ["emulate"]
@@ -160,8 +161,8 @@ def _train(
     lower = tuple(0.0 if column.min() >= 0 else None for column in x.T)
     changes: dict[str, Any] = {"validation_fraction": recipe.validation_fraction}
     changes |= {"max_validation": recipe.max_validation, "discrete": whole.tolist(), "support": Box(lower=lower)}
-    asked = [name for name in ("max_steps", "time_limit") if recipe.reasons.get(name) == "chosen"]
-    changes |= {name: getattr(recipe.training, name) for name in asked}
+    rows = len(x) - validation_size(len(x), recipe.validation_fraction, recipe.max_validation)
+    changes |= _length(recipe, rows, theta.shape[1] + x.shape[1])
     return train_posterior(
         TrainingSet(x, theta),
         Choices.of(Pairs(x, theta), None, changes).recipe(),
@@ -170,6 +171,17 @@ def _train(
         device=device,
         progress=progress,
     )
+
+
+def _length(recipe: Recipe, rows: int, numbers: int) -> dict[str, Any]:
+    """Optimiser and length of the emulator's training on so many pairs: what was asked for holds for it, too."""
+    asked = {name for name, reason in recipe.reasons.items() if reason == "chosen"}
+    training = recipe.training
+    return {
+        "optimizer": training.optimizer if "optimizer" in asked else schedule.optimizer(rows)[0],
+        "max_steps": training.max_steps if "max_steps" in asked else schedule.emulator_steps(rows, numbers),
+        "time_limit": training.time_limit,
+    }
 
 
 def _compare(

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["FEW_PAIRS", "MANY_PAIRS", "batch_size", "emulated_pairs", "is_long", "max_steps", "weight_decay"]
+__all__ = [
+    "FEW_PAIRS",
+    "MANY_PAIRS",
+    "batch_size",
+    "emulated_pairs",
+    "emulator_steps",
+    "is_long",
+    "max_steps",
+    "optimizer",
+    "weight_decay",
+]
 
 FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
@@ -35,20 +45,31 @@ def emulated_pairs(simulations: int, numbers: int, distinct: float) -> tuple[int
     return EMULATED, f"{simulations:,} simulations are few, and data of {numbers} numbers are easy to emulate"
 
 
-def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, soap: bool = False) -> tuple[int, str]:
+def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool) -> tuple[int, str]:
     """Gradient steps: more for more simulations, which carry more detail.
 
     Arguments:
         rows: Simulated pairs to train on.
         numbers: In theta and x together; the more there are, the faster the number of steps grows.
         chain: Whether draws are refined in several steps.
-        emulated: Whether there are emulated pairs besides, which delay memorising.
-        soap: Whether the optimiser is SOAP, which needs half as many.
+        emulated: Whether there are emulated pairs besides, which delay memorising: then more numbers take more steps.
     """
     usual, few = (7000, min(max(numbers / 30, 0.2), 0.4)) if chain else (2500, 0.25)
-    growth = few if rows < MANY_PAIRS else min(max(numbers / 18, 0.4), 0.75)
-    often = 2 if emulated and rows >= FEW_PAIRS else 1  # emulators of few pairs are poor
-    return round((0.5 if soap else 1) * often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
+    often = min(max(numbers / 6.5, 1.0), 2.0) if emulated else 1.0
+    growth = few if rows < MANY_PAIRS and not emulated else min(max(numbers / 18, 0.4), 0.75)
+    return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
+
+
+def emulator_steps(rows: int, numbers: int) -> int:
+    """Gradient steps of an emulator: data given parameters are easier to learn than the posterior."""
+    return max_steps(rows, numbers, chain=True, emulated=False)[0] // 2
+
+
+def optimizer(rows: int) -> tuple[str, str]:
+    """SOAP, where there are enough training pairs that it does not memorise them sooner."""
+    if rows < FEW_PAIRS:
+        return "adamw", f"{rows:,} training pairs are few"
+    return "soap", "a lower score after equally many steps"
 
 
 def batch_size(rows: int, *, large: bool) -> tuple[int, str]:

@@ -180,10 +180,7 @@ class _Training:
         """Rounds before the last are trained for fewer steps."""
         theta_shape, x_shape = corrected.data.shapes
         n = len(corrected.data.theta)
-        usual = Choices(theta_shape, x_shape, n, prior, self.options)
-        whole = usual.recipe()
-        soap = whole.training.optimizer == "soap"
-        steps = self.options.get("max_steps") or usual.max_steps(n, whole.refinement_steps, soap=soap)[0]
+        steps = Choices(theta_shape, x_shape, n, prior, self.options).recipe().training.max_steps
         steps = steps if last else max(1, round(EARLY_SHARE * steps))
         choices = Choices(theta_shape, x_shape, n, prior, {**self.options, "max_steps": steps})
         return choices, choices.recipe()
