@@ -107,7 +107,7 @@ def test_the_emulator_is_kept_and_training_continues_to_the_same_posterior(tmp_p
     assert not torch.equal(quick(sims.theta, sims.x).sample((5,), x=x_o, seed=0), expected)
 
 
-def test_an_emulator_takes_half_of_the_usual_steps_unless_they_are_chosen(tmp_path, monkeypatch):
+def test_an_emulator_takes_half_of_the_usual_steps_and_an_optimiser_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, "max_steps", lambda *_, emulated, **__: (150 if emulated else 100, "quick"))
     sims = simulate()
     posterior = ps.fit(sims.theta, sims.x, prior=PRIOR, emulated=4000, stopping=(), folder=tmp_path, progress=False)

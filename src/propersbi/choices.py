@@ -279,9 +279,10 @@ class Choices:
 
     def training(self, objective: Any, steps: int, simulated: int, rows: int, regression: bool) -> TrainConfig:
         """The training configuration for so many simulated pairs, and rows with the emulated ones."""
-        usual = self.max_steps(simulated, steps, emulated=rows > simulated)
+        optimizer = self.choose("optimizer", *self.optimizer(steps, rows))
+        usual = self.max_steps(simulated, steps, emulated=rows > simulated, soap=optimizer == "soap")
         chosen: dict[str, Any] = {"max_steps": check_whole("max_steps", self.choose("max_steps", *usual), 1)}
-        chosen["optimizer"] = self.choose("optimizer", *self.optimizer(steps, rows))
+        chosen["optimizer"] = optimizer
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
         if steps != 1:
@@ -303,10 +304,10 @@ class Choices:
         measured = steps != 1 and self.plain and self.own_network() and self.vectors()
         return schedule.optimizer(rows) if measured else ("adamw", "")
 
-    def max_steps(self, rows: int, steps: int, *, emulated: bool = False) -> tuple[int, str]:
+    def max_steps(self, rows: int, steps: int, *, emulated: bool = False, soap: bool = False) -> tuple[int, str]:
         """Gradient steps for so many simulated pairs."""
         numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape) - len(self.ignored_x)
-        return schedule.max_steps(rows, numbers, chain=steps != 1, emulated=emulated)
+        return schedule.max_steps(rows, numbers, chain=steps != 1, emulated=emulated, soap=soap)
 
     def weight_decay(self, rows: int) -> tuple[float, str]:
         """Of the weights of a network that sees the data themselves."""

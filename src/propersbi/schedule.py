@@ -45,7 +45,7 @@ def emulated_pairs(simulations: int, numbers: int, distinct: float) -> tuple[int
     return EMULATED, f"{simulations:,} simulations are few, and data of {numbers} numbers are easy to emulate"
 
 
-def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool) -> tuple[int, str]:
+def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, soap: bool = False) -> tuple[int, str]:
     """Gradient steps: more for more simulations, which carry more detail.
 
     Arguments:
@@ -53,9 +53,14 @@ def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool) -> tuple[
         numbers: In theta and x together; the more there are, the faster the number of steps grows.
         chain: Whether draws are refined in several steps.
         emulated: Whether there are emulated pairs besides, which delay memorising: then more numbers take more steps.
+        soap: Whether the optimiser is SOAP, which reaches the point where few simulations are memorised sooner.
     """
     usual, few = (7000, min(max(numbers / 30, 0.2), 0.4)) if chain else (2500, 0.25)
-    often = min(max(numbers / 6.5, 1.0), 2.0) if emulated else 1.0
+    often = 1.0
+    if emulated:
+        often = min(max(numbers / 6.5, 1.0), 2.0)
+    elif soap:
+        often = min(max(0.5, 0.5 * (rows / MANY_PAIRS) ** 0.3), 1.0)
     growth = few if rows < MANY_PAIRS and not emulated else min(max(numbers / 18, 0.4), 0.75)
     return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 
