@@ -279,10 +279,9 @@ class Choices:
 
     def training(self, objective: Any, steps: int, simulated: int, rows: int, regression: bool) -> TrainConfig:
         """The training configuration for so many simulated pairs, and rows with the emulated ones."""
-        optimizer = self.choose("optimizer", *self.optimizer(steps, rows))
-        usual = self.max_steps(simulated, steps, emulated=rows > simulated, soap=optimizer == "soap")
+        usual = self.max_steps(simulated, steps, emulated=rows > simulated)
         chosen: dict[str, Any] = {"max_steps": check_whole("max_steps", self.choose("max_steps", *usual), 1)}
-        chosen["optimizer"] = optimizer
+        chosen["optimizer"] = self.choose("optimizer", *self.optimizer(steps, rows))
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
         if steps != 1:
@@ -302,12 +301,12 @@ class Choices:
     def optimizer(self, steps: int, rows: int) -> tuple[str, str]:
         """Of networks of the library that are steps of a chain, for plain vectors; elsewhere only AdamW is measured."""
         measured = steps != 1 and self.plain and self.own_network() and self.vectors()
-        return schedule.optimizer(rows) if measured else ("adamw", "")
+        return schedule.optimizer(rows, emulator=False) if measured else ("adamw", "")
 
-    def max_steps(self, rows: int, steps: int, *, emulated: bool = False, soap: bool = False) -> tuple[int, str]:
+    def max_steps(self, rows: int, steps: int, *, emulated: bool = False) -> tuple[int, str]:
         """Gradient steps for so many simulated pairs."""
         numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape) - len(self.ignored_x)
-        return schedule.max_steps(rows, numbers, chain=steps != 1, emulated=emulated, soap=soap)
+        return schedule.max_steps(rows, numbers, chain=steps != 1, emulated=emulated)
 
     def weight_decay(self, rows: int) -> tuple[float, str]:
         """Of the weights of a network that sees the data themselves."""

@@ -178,7 +178,7 @@ def _length(recipe: Recipe, rows: int, numbers: int) -> dict[str, Any]:
     asked = {name for name, reason in recipe.reasons.items() if reason == "chosen"}
     training = recipe.training
     return {
-        "optimizer": training.optimizer if "optimizer" in asked else schedule.optimizer(rows)[0],
+        "optimizer": training.optimizer if "optimizer" in asked else schedule.optimizer(rows, emulator=True)[0],
         "max_steps": training.max_steps if "max_steps" in asked else schedule.emulator_steps(rows, numbers),
         "time_limit": training.time_limit,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "FEWEST_FOR_SOAP",
     "FEW_PAIRS",
     "MANY_PAIRS",
     "batch_size",
@@ -19,6 +20,7 @@ LONG_VECTOR = 50  # numbers in x above which a network memorises single simulati
 LONG_DECAY = 0.3  # of the weights, there
 EMULATED = 100_000  # pairs that an emulator makes, where it is of use
 DISTINCT = 0.7  # share of different data, below which they are small counts
+FEWEST_FOR_SOAP = 30_000  # training pairs of a posterior; it was measured with 9 000 and 95 000
 FEWEST_TO_EMULATE, MOST_TO_EMULATE = 1000, 30_000  # simulations; it was measured with 1 000 and 10 000
 
 
@@ -45,7 +47,7 @@ def emulated_pairs(simulations: int, numbers: int, distinct: float) -> tuple[int
     return EMULATED, f"{simulations:,} simulations are few, and data of {numbers} numbers are easy to emulate"
 
 
-def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, soap: bool = False) -> tuple[int, str]:
+def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool) -> tuple[int, str]:
     """Gradient steps: more for more simulations, which carry more detail.
 
     Arguments:
@@ -53,14 +55,9 @@ def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, soap: boo
         numbers: In theta and x together; the more there are, the faster the number of steps grows.
         chain: Whether draws are refined in several steps.
         emulated: Whether there are emulated pairs besides, which delay memorising: then more numbers take more steps.
-        soap: Whether the optimiser is SOAP, which reaches the point where few simulations are memorised sooner.
     """
     usual, few = (7000, min(max(numbers / 30, 0.2), 0.4)) if chain else (2500, 0.25)
-    often = 1.0
-    if emulated:
-        often = min(max(numbers / 6.5, 1.0), 2.0)
-    elif soap:
-        often = min(max(0.5, 0.5 * (rows / MANY_PAIRS) ** 0.3), 1.0)
+    often = min(max(numbers / 6.5, 1.0), 2.0) if emulated else 1.0
     growth = few if rows < MANY_PAIRS and not emulated else min(max(numbers / 18, 0.4), 0.75)
     return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 
@@ -70,9 +67,9 @@ def emulator_steps(rows: int, numbers: int) -> int:
     return max_steps(rows, numbers, chain=True, emulated=False)[0] // 2
 
 
-def optimizer(rows: int) -> tuple[str, str]:
-    """SOAP, where there are enough training pairs that it does not memorise them sooner."""
-    if rows < FEW_PAIRS:
+def optimizer(rows: int, *, emulator: bool) -> tuple[str, str]:
+    """SOAP, where there are enough training pairs, emulated ones included, that it does not memorise them sooner."""
+    if rows < (FEW_PAIRS if emulator else FEWEST_FOR_SOAP):
         return "adamw", f"{rows:,} training pairs are few"
     return "soap", "a lower score after equally many steps"
 
