@@ -110,11 +110,11 @@ def test_the_emulator_is_kept_and_training_continues_to_the_same_posterior(tmp_p
 def test_an_emulator_takes_half_of_the_usual_steps_and_an_optimiser_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, "max_steps", lambda *_, emulated, **__: (150 if emulated else 100, "quick"))
     sims = simulate()
-    posterior = ps.fit(sims.theta, sims.x, prior=PRIOR, emulated=4000, stopping=(), folder=tmp_path, progress=False)
+    posterior = ps.fit(sims.theta, sims.x, prior=PRIOR, emulated=30_000, stopping=(), folder=tmp_path, progress=False)
     assert (posterior.info["emulator"]["steps"], posterior.info["steps"]) == (50, 150)
     emulator = ps.Posterior.load(tmp_path / "emulator" / "posterior")
     optimizers = [part.recipe.training.optimizer for part in (posterior, emulator)]
-    assert optimizers == ["soap", "adamw"]  # 200 simulations are few, 4 200 pairs are not
+    assert optimizers == ["soap", "adamw"]  # 200 simulations are few, 30 200 pairs are not
 
 
 def test_data_that_never_vary_are_emulated_as_they_are():

@@ -279,9 +279,9 @@ class Choices:
 
     def training(self, objective: Any, steps: int, simulated: int, rows: int, regression: bool) -> TrainConfig:
         """The training configuration for so many simulated pairs, and rows with the emulated ones."""
-        usual = self.max_steps(simulated, steps, emulated=rows > simulated)
+        numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape) - len(self.ignored_x)
+        usual = schedule.max_steps(simulated, numbers, chain=steps != 1, emulated=rows > simulated)
         chosen: dict[str, Any] = {"max_steps": check_whole("max_steps", self.choose("max_steps", *usual), 1)}
-        chosen["optimizer"] = self.choose("optimizer", *self.optimizer(steps, rows))
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
         if steps != 1:
@@ -289,6 +289,8 @@ class Choices:
             chosen["warmup"] = self.choose("warmup", warmup, "a chain starts as a Gaussian and leaves it slowly")
             if self.own_network():
                 chosen["learning_rate"] = self.choose("learning_rate", CHAIN_RATE, f"a network of width {CHAIN_WIDTH}")
+                if self.plain and self.vectors():
+                    chosen["optimizer"] = self.choose("optimizer", *schedule.optimizer(rows, emulator=False))
             if regression and simulated >= schedule.FEW_PAIRS:  # held-out pairs are simulated ones
                 why = "where nothing is left to learn beyond the linear regression, training ends early"
                 chosen["settle"] = self.choose("settle", max(EARLIEST_CHECK, 2 * chosen["warmup"]), why)
@@ -297,16 +299,6 @@ class Choices:
             chosen[name] = self.choose(name, value, "suits the objective")
         asked = {name: self.choose(name, None) for name in self.changes if name in training_names()}
         return TrainConfig(**{**chosen, **asked})
-
-    def optimizer(self, steps: int, rows: int) -> tuple[str, str]:
-        """Of networks of the library that are steps of a chain, for plain vectors; elsewhere only AdamW is measured."""
-        measured = steps != 1 and self.plain and self.own_network() and self.vectors()
-        return schedule.optimizer(rows, emulator=False) if measured else ("adamw", "")
-
-    def max_steps(self, rows: int, steps: int, *, emulated: bool = False) -> tuple[int, str]:
-        """Gradient steps for so many simulated pairs."""
-        numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape) - len(self.ignored_x)
-        return schedule.max_steps(rows, numbers, chain=steps != 1, emulated=emulated)
 
     def weight_decay(self, rows: int) -> tuple[float, str]:
         """Of the weights of a network that sees the data themselves."""
