@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from propersbi import schedule
 from propersbi.recipes import Own, Recipe
 from propersbi.samplers import (
     Adapted,
@@ -48,7 +49,6 @@ __all__ = [
     "prepare_sampler",
 ]
 
-SIMULATED_ALONE = 0.15  # of all steps, the last ones, at low learning rates: what is emulated may be slightly wrong
 
 WrapSampler = Callable[[Sampler, Callable[[Tensor], Tensor]], Sampler]
 """``(sampler, in_user_units) -> sampler``: what a sampler is trained through, if not directly."""
@@ -220,7 +220,7 @@ def prepare_sampler(
     """
     noise = _hiding(data.noise, recipe)
     rows, validation = split(data.simulated, recipe.validation_fraction, most=recipe.max_validation, seed=seed)
-    final = round((1 - SIMULATED_ALONE) * recipe.training.max_steps), rows
+    final = round((1 - schedule.simulated_alone(len(rows))) * recipe.training.max_steps), rows
     rows = np.concatenate([rows, np.arange(data.simulated, len(data.theta))])
     few = np.sort(
         np.random.default_rng([seed, 1]).choice(rows, prepared_rows(len(rows), data.shapes[1]), replace=False)

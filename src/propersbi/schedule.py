@@ -12,6 +12,7 @@ __all__ = [
     "is_long",
     "max_steps",
     "optimizer",
+    "simulated_alone",
     "weight_decay",
 ]
 
@@ -65,6 +66,14 @@ def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool) -> tuple[
 def emulator_steps(rows: int, numbers: int) -> int:
     """Gradient steps of an emulator: data given parameters are easier to learn than the posterior."""
     return max_steps(rows, numbers, chain=True, emulated=False)[0] // 2
+
+
+def simulated_alone(rows: int) -> float:
+    """The share of all steps, the last ones, at low learning rates, that leave emulated pairs out.
+
+    What is emulated may be slightly wrong, that of few simulations more so; too many such steps memorise them.
+    """
+    return 0.15 if rows < FEW_PAIRS else 0.05
 
 
 def optimizer(rows: int, *, emulator: bool) -> tuple[str, str]:
