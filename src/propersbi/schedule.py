@@ -1,4 +1,4 @@
-"""How much training a problem takes: emulated pairs, steps, batches and weight decay, from the sizes of the problem."""
+"""How much training a problem takes: emulated pairs, optimiser, steps, batches and weight decay, from its sizes."""
 
 from __future__ import annotations
 
