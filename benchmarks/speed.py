@@ -2,8 +2,9 @@
 
     python -m benchmarks.speed          takes about a minute; writes results/speed.md
 
-The default recipe on one thread, for several tasks, against all its matrix products, which are recorded at one step and
-repeated alone: a lower bound for these networks in single precision.
+The default recipe on one thread, for several tasks and both optimisers, against all matrix products of the network:
+these are recorded at one step and repeated alone, which is a lower bound for these networks in single precision. And
+the same step with products by MKL, PyTorch's usual library, where oneDNN is chosen.
 
 The paper's configuration on Two Moons, 100 000 simulations, m = 20, batches of 1000: the library's loop on one thread
 and on two; then, on one thread, the same step with the network run m times, one draw
@@ -13,9 +14,12 @@ at every step, of which the first batch is used. The large matrix products alone
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -31,12 +35,13 @@ from propersbi.building import TrainingSet, build_objective, prepare_sampler
 from propersbi.samplers import Standardize
 from propersbi.simulation import Simulations
 from propersbi.storage.files import write_text
+from propersbi.storage.processor import quick_products
 from propersbi.training import ScoreMinimization, TrainConfig, train
 from propersbi.training.batches import Batches, BatchSource
 from propersbi.types import Batch
 
 SIMULATIONS, HELD_OUT, SIZE, DRAWS, SEED = 100_000, 20_000, 1000, 20, 0
-DEFAULTS = (("two_moons", 10_000), ("slcp", 10_000), ("gaussian_linear", 10_000))  # timed by the default recipe
+TASKS, OPTIMIZERS, DEFAULT_SIMULATIONS = ("two_moons", "slcp", "gaussian_linear"), ("soap", "adamw"), 10_000
 PUBLISHED = 10_805 / 20_000  # seconds per step: runtime over steps, with its evaluation
 
 
@@ -121,11 +126,12 @@ class Timed:
         return self.batches[number]
 
 
-def default_step(name: str, simulations: int, steps: int) -> tuple[float, float]:
-    """CPU seconds of a step of the default recipe, and of its matrix products alone: medians."""
+def default_step(name: str, optimizer: str, steps: int) -> tuple[float, float]:
+    """CPU seconds of a step of the default recipe, and of its network's matrix products alone: medians."""
     task = ps.tasks.get(name)
-    sims = ps.simulate(task.prior, task.simulate, simulations, seed=SEED, progress=False)
-    recipe = ps.recipe(sims.theta, sims.x, prior=task.prior, emulated=0).change(max_steps=steps, validate_every=steps)
+    sims = ps.simulate(task.prior, task.simulate, DEFAULT_SIMULATIONS, seed=SEED, progress=False)
+    recipe = ps.recipe(sims.theta, sims.x, prior=task.prior, emulated=0, optimizer=optimizer)
+    recipe = recipe.change(max_steps=steps, validate_every=steps)
     prepared = prepare_sampler(TrainingSet(sims.theta, sims.x), recipe, {}, SEED, None)
     objective = build_objective(recipe, prepared, None, SEED)
     batches, recorded = Timed(prepared.batches), RecordedProducts()
@@ -133,7 +139,37 @@ def default_step(name: str, simulations: int, steps: int) -> tuple[float, float]
     with recorded:
         (phase,) = objective.phases()
         phase.loss(batches[0]).backward()
-    return float(np.median(np.diff(batches.times[:-1]))), recorded.seconds(100)
+    with quick_products():
+        return float(np.median(np.diff(batches.times[:-1]))), recorded.seconds(100)
+
+
+@contextmanager
+def usual_products() -> Iterator[None]:
+    """Matrix products by PyTorch's usual library: who has chosen a precision keeps it."""
+    torch.backends.mkldnn.matmul.fp32_precision = "ieee"  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.matmul.fp32_precision = "none"  # type: ignore[attr-defined]
+
+
+def default_rows(steps: int) -> list[str]:
+    """A row of the table for each task and optimiser."""
+    rows = []
+    for name, optimizer in product(TASKS, OPTIMIZERS):
+        seconds, alone = default_step(name, optimizer, steps)
+        with usual_products():
+            usual, _ = default_step(name, optimizer, steps)
+        cells = (
+            name,
+            optimizer,
+            f"{1e3 * seconds:.1f}",
+            f"{1e3 * alone:.1f}",
+            f"{seconds / alone:.2f}",
+            f"{1e3 * usual:.1f}",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
 
 
 def products(repeats: int) -> float:
@@ -146,6 +182,7 @@ def products(repeats: int) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     task = ps.tasks.get("two_moons")
@@ -161,26 +198,28 @@ def main() -> None:
         first, *_ = list(loader)
         return first[0], first[1]
 
-    library_loop(sims, 3, 1)  # warm-up
-    seconds_per_step = {
-        "our loop": library_loop(sims, 100, 1),
-        "our loop on two threads": library_loop(sims, 100, 2),
-        "the large matrix products alone": products(50),
-        "the network run m times": one_by_one(at_random, 20),
-        "and all data read at every step": one_by_one(all_data, 4),
-    }
-    ours = [(name, n, *default_step(name, n, 300)) for name, n in DEFAULTS]
+    with quick_products():
+        library_loop(sims, 3, 1)  # warm-up
+        seconds_per_step = {
+            "our loop": library_loop(sims, 100, 1),
+            "our loop on two threads": library_loop(sims, 100, 2),
+            "the large matrix products alone": products(50),
+            "the network run m times": one_by_one(at_random, 20),
+            "and all data read at every step": one_by_one(all_data, 4),
+        }
     usual = seconds_per_step["our loop"]
     lines = [
         "# The training step",
         "",
         "## The default recipe",
         "",
-        "CPU time of a step on one thread, and of its matrix products, forward and backward, repeated alone.",
+        f"{DEFAULT_SIMULATIONS:,} simulations. CPU time of a step on one thread, and of its network's matrix products,",
+        "forward and backward, repeated alone. SOAP multiplies matrices of its own, not among these. Last, the",
+        "step with products by MKL, PyTorch's usual library, instead of oneDNN, which is chosen where it is quicker.",
         "",
-        "| task, simulations | ms per step | products alone, ms | ratio |",
-        "|---|---|---|---|",
-        *(f"| {name}, {n:,} | {1e3 * s:.1f} | {1e3 * p:.1f} | {s / p:.2f} |" for name, n, s, p in ours),
+        "| task | optimiser | ms per step | products alone, ms | ratio | ms per step by MKL |",
+        "|---|---|---|---|---|---|",
+        *default_rows(300),
         "",
         "## The paper's configuration",
         "",

@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.nn.utils.rnn import pad_sequence
 
+from propersbi.storage.processor import quick_products, threads
+
 __all__ = ["cross_validated_accuracy"]
 
 # scikit-learn's defaults, except for the number of epochs, which is sbibm's
@@ -37,16 +39,12 @@ def cross_validated_accuracy(
     training = [np.setdiff1d(np.arange(len(data)), rows) for rows in held_out]
     x, y = torch.as_tensor(data, dtype=torch.float32), torch.as_tensor(label, dtype=torch.float32)
     sizes = [x.shape[1], *hidden, 1]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads(1), quick_products():
         weights = _train(x, y, training, sizes, seed)
         accuracy = [
             ((_layers(fold[None], sizes, x[rows][None])[-1][0, :, 0] > 0) == (y[rows] > 0.5)).double().mean().item()
             for fold, rows in zip(weights, held_out, strict=True)
         ]
-    finally:
-        torch.set_num_threads(threads)
     return float(np.mean(accuracy))
 
 

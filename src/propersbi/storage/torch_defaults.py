@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
+from propersbi.storage.processor import quick_products
+
 __all__ = ["torch_defaults"]
 
 
 @contextmanager
 def torch_defaults() -> Iterator[None]:
-    """Run under torch's own defaults, and leave those of the caller as they were.
+    """Run under torch's own defaults, with quick matrix products, and leave those of the caller as they were.
 
     >>> import torch
     >>> torch.set_default_dtype(torch.float64)
@@ -27,7 +29,8 @@ def torch_defaults() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
     try:
         # A device as a context costs time at every call, so only where it is needed.
-        with torch.inference_mode(False), torch.enable_grad(), nullcontext() if on_cpu else torch.device("cpu"):
+        device = nullcontext() if on_cpu else torch.device("cpu")
+        with torch.inference_mode(False), torch.enable_grad(), device, quick_products():
             yield
     finally:
         torch.set_default_dtype(before)

@@ -24,7 +24,6 @@ __all__ = [
     "SeveralDevices",
     "find_devices",
     "is_first_process",
-    "threads",
     "wait_for_all",
 ]
 
@@ -183,14 +182,3 @@ def _one_device(name: str) -> OneDevice:
 def _refusal(config: TrainConfig, device: str, error: BaseException) -> InputError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     return InputError(f"Training cannot run on {config.devices} x '{device!s:.40}': {reason:.150}")
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """So many threads of torch for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

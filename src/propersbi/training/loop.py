@@ -19,13 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from propersbi.storage.files import sweep
+from propersbi.storage.processor import quick_products, threads
 from propersbi.storage.progress import progress_bar
 from propersbi.storage.randomness import seeded
 from propersbi.training.averages import load, mix, places, swapped, tensors
 from propersbi.training.batches import BatchSource, share_of
 from propersbi.training.checkpoint import config_identity, digest, read_checkpoint, write_checkpoint
 from propersbi.training.config import TrainConfig
-from propersbi.training.devices import OneDevice, SeveralDevices, find_devices, threads
+from propersbi.training.devices import OneDevice, SeveralDevices, find_devices
 from propersbi.training.history import History, StopReason
 from propersbi.training.logging import LogFunction, Logger, log_function
 from propersbi.training.memory import keep_freed_memory
@@ -72,7 +73,7 @@ def train(
     log = log_function(logger)
     keep_freed_memory()
     fabric = find_devices(config, device)
-    with threads(config.threads), seeded(seed):
+    with threads(config.threads), quick_products(), seeded(seed):
         own = {"seed": seed, "validation": digest([validation.theta, validation.x, validation.weight])}
         size = len(batches[0])
         if size < fabric.world_size:
