@@ -171,11 +171,13 @@ def test_a_recipe_and_simulations_are_tables_in_a_notebook():
 
 
 def test_emulated_pairs_allow_more_steps_of_many_numbers_but_do_not_count_as_simulations():
-    plain, more = (ps.recipe(*pairs(10_000, features=11), emulated=count) for count in (0, 50_000))
+    adamw = {"optimizer": "adamw"}
+    plain, more = (ps.recipe(*pairs(10_000, features=11), emulated=count, **adamw) for count in (0, 50_000))
     assert (plain.training.max_steps, more.training.max_steps) == (7000, 14_000)
     assert "50,000 emulated pairs besides: chosen" in str(more)
-    assert ps.recipe(*pairs(10_000), emulated=50_000).training.max_steps == 7000  # four numbers are learnt sooner
-    plain, more = (ps.recipe(*pairs(1000), emulated=count) for count in (0, 50_000))
+    few = ps.recipe(*pairs(10_000), emulated=50_000, **adamw)
+    assert few.training.max_steps == 7000  # four numbers are learnt sooner
+    plain, more = (ps.recipe(*pairs(1000), emulated=count, **adamw) for count in (0, 50_000))
     assert more.training.max_steps < plain.training.max_steps  # an emulator of so few has little more to teach
     assert (plain.batch_size, more.batch_size) == (128, 256)
     assert more.training.settle is None  # a hundred simulations are held out, too few for the check
@@ -187,14 +189,24 @@ def test_emulated_pairs_allow_more_steps_of_many_numbers_but_do_not_count_as_sim
         (40_000, {}, "soap"),
         (10_000, {}, "adamw"),  # few pairs would be memorised sooner
         (1000, {"emulated": 50_000}, "soap"),
+        (10_000, {"time_limit": 10.0}, "soap"),
+        (10_000, {"time_limit": 30.0}, "adamw"),
+        (1000, {"time_limit": 10.0}, "adamw"),
         (40_000, {"optimizer": "adamw"}, "adamw"),
         (40_000, {"network": MLPGenerator}, "adamw"),
         (40_000, {"refinement_steps": 1}, "adamw"),
         (40_000, {"objective": ps.MaximumLikelihood}, "adamw"),
     ],
 )
-def test_soap_trains_the_default_network_if_there_are_enough_pairs(n, changes, optimizer):
+def test_soap_trains_the_default_network_if_it_memorises_nothing(n, changes, optimizer):
     assert ps.recipe(*pairs(n), **changes).training.optimizer == optimizer
+
+
+def test_soap_takes_larger_batches_and_fewer_steps():
+    soap, adamw = (ps.recipe(*pairs(40_000), optimizer=name) for name in ("soap", "adamw"))
+    assert (soap.batch_size, adamw.batch_size) == (512, 256)
+    assert soap.training.max_steps == adamw.training.max_steps // 2
+    assert "512 pairs per step: 36,000 training pairs and SOAP" in str(soap)
 
 
 def test_small_counts_are_not_emulated_by_default():

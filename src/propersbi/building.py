@@ -241,7 +241,7 @@ def prepare_sampler(
     with seeded(seed):
         held_out = batches.read(validation)
         in_units = sampler.to_units(theta)
-    return Prepared(sampler, in_units, batches, held_out)
+    return Prepared(sampler, in_units, batches if recipe.discrete else batches.converted(), held_out)
 
 
 def _hiding(noise: Callable[[Tensor], Tensor] | None, recipe: Recipe) -> Callable[[Tensor], Tensor] | None:

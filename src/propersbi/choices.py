@@ -93,6 +93,7 @@ class Choices:
         simulated = self.n - validation_size(self.n, fraction, most)
         rows = simulated + emulated
         regression = self.choose("regression", *self.regression(steps, rows))
+        optimizer = self.choose("optimizer", *self.optimizer(steps, rows))
         rule = EnergyScore(beta=0.5), "strictly proper, and sensitive to thin posteriors"
         draws = (5, "images are large") if self.images() else (10, "more draws did not help")
         return Recipe(
@@ -113,12 +114,12 @@ class Choices:
             missing=self.choose("missing", *(("allow", "found in the data") if self.missing else ("exclude", ""))),
             standardize=self.choose("standardize", True),
             tail=self.choose("tail", *self.tail()),
-            batch_size=self.choose("batch_size", *schedule.batch_size(rows, large=self.large())),
+            batch_size=self.choose("batch_size", *schedule.batch_size(rows, large=self.large(), optimizer=optimizer)),
             validation_fraction=fraction,
             max_validation=most,
             emulated=emulated,
             ensemble=self.choose("ensemble", 1),
-            training=self.training(objective, steps, simulated, rows, regression),
+            training=self.training(objective, steps, simulated, rows, regression, optimizer),
             reasons=self.reasons,
         )
 
@@ -277,20 +278,28 @@ class Choices:
             return 5.0, "a single extreme number must not dominate a vector"
         return 100.0, "only extremes, since data on a grid are summed and transformed"
 
-    def training(self, objective: Any, steps: int, simulated: int, rows: int, regression: bool) -> TrainConfig:
+    def optimizer(self, steps: int, rows: int) -> tuple[str, str]:
+        """SOAP for the library's network on plain vectors, where it suits the number of pairs."""
+        if steps == 1 or not (self.own_network() and self.plain and self.vectors()):
+            return "adamw", ""
+        return schedule.optimizer(rows, emulator=False, time_limit=self.changes.get("time_limit"))
+
+    def training(
+        self, objective: Any, steps: int, simulated: int, rows: int, regression: bool, optimizer: str
+    ) -> TrainConfig:
         """The training configuration for so many simulated pairs, and rows with the emulated ones."""
         numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape) - len(self.ignored_x)
-        usual = schedule.max_steps(simulated, numbers, chain=steps != 1, emulated=rows > simulated)
+        chain, emulated = steps != 1, rows > simulated
+        usual = schedule.max_steps(simulated, numbers, chain=chain, emulated=emulated, optimizer=optimizer)
         chosen: dict[str, Any] = {"max_steps": check_whole("max_steps", self.choose("max_steps", *usual), 1)}
+        chosen["optimizer"] = optimizer
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
-        if steps != 1:
+        if chain:
             warmup = min(900 if rows < schedule.FEW_PAIRS else 300, chosen["max_steps"] // 3)
             chosen["warmup"] = self.choose("warmup", warmup, "a chain starts as a Gaussian and leaves it slowly")
             if self.own_network():
                 chosen["learning_rate"] = self.choose("learning_rate", CHAIN_RATE, f"a network of width {CHAIN_WIDTH}")
-                if self.plain and self.vectors():
-                    chosen["optimizer"] = self.choose("optimizer", *schedule.optimizer(rows, emulator=False))
             if regression and simulated >= schedule.FEW_PAIRS:  # held-out pairs are simulated ones
                 why = "where nothing is left to learn beyond the linear regression, training ends early"
                 chosen["settle"] = self.choose("settle", max(EARLIEST_CHECK, 2 * chosen["warmup"]), why)

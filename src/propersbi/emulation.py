@@ -177,9 +177,11 @@ def _length(recipe: Recipe, rows: int, numbers: int) -> dict[str, Any]:
     """Optimiser and length of the emulator's training on so many pairs: what was asked for holds for it, too."""
     asked = {name for name, reason in recipe.reasons.items() if reason == "chosen"}
     training = recipe.training
+    optimizer = training.optimizer if "optimizer" in asked else schedule.optimizer(rows, emulator=True)[0]
     return {
-        "optimizer": training.optimizer if "optimizer" in asked else schedule.optimizer(rows, emulator=True)[0],
-        "max_steps": training.max_steps if "max_steps" in asked else schedule.emulator_steps(rows, numbers),
+        "optimizer": optimizer,
+        "batch_size": schedule.batch_size(rows, large=False, optimizer=optimizer)[0],
+        "max_steps": training.max_steps if "max_steps" in asked else schedule.emulator_steps(rows, numbers, optimizer),
         "time_limit": training.time_limit,
     }
 

@@ -22,6 +22,7 @@ LONG_DECAY = 0.3  # of the weights, there
 EMULATED = 100_000  # pairs that an emulator makes, where it is of use
 DISTINCT = 0.7  # share of different data, below which they are small counts
 FEWEST_FOR_SOAP = 30_000  # training pairs of a posterior; it was measured with 9 000 and 95 000
+SHORT = 1.5e-3  # seconds for each training pair: no more of them, and nothing is memorised yet
 FEWEST_TO_EMULATE, MOST_TO_EMULATE = 1000, 30_000  # simulations; it was measured with 1 000 and 10 000
 
 
@@ -48,7 +49,7 @@ def emulated_pairs(simulations: int, numbers: int, distinct: float) -> tuple[int
     return EMULATED, f"{simulations:,} simulations are few, and data of {numbers} numbers are easy to emulate"
 
 
-def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool) -> tuple[int, str]:
+def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, optimizer: str = "adamw") -> tuple[int, str]:
     """Gradient steps: more for more simulations, which carry more detail.
 
     Arguments:
@@ -56,16 +57,18 @@ def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool) -> tuple[
         numbers: In theta and x together; the more there are, the faster the number of steps grows.
         chain: Whether draws are refined in several steps.
         emulated: Whether there are emulated pairs besides, which delay memorising: then more numbers take more steps.
+        optimizer: With SOAP they are half as many, and batches are twice as large.
     """
     usual, few = (7000, min(max(numbers / 30, 0.2), 0.4)) if chain else (2500, 0.25)
     often = min(max(numbers / 6.5, 1.0), 2.0) if emulated else 1.0
     growth = few if rows < MANY_PAIRS and not emulated else min(max(numbers / 18, 0.4), 0.75)
+    often = often / 2 if optimizer == "soap" else often
     return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 
 
-def emulator_steps(rows: int, numbers: int) -> int:
+def emulator_steps(rows: int, numbers: int, optimizer: str) -> int:
     """Gradient steps of an emulator: data given parameters are easier to learn than the posterior."""
-    return max_steps(rows, numbers, chain=True, emulated=False)[0] // 2
+    return max_steps(rows, numbers, chain=True, emulated=False, optimizer=optimizer)[0] // 2
 
 
 def simulated_alone(rows: int) -> float:
@@ -76,17 +79,23 @@ def simulated_alone(rows: int) -> float:
     return 0.15 if rows < FEW_PAIRS else 0.05
 
 
-def optimizer(rows: int, *, emulator: bool) -> tuple[str, str]:
-    """SOAP, where there are enough training pairs, emulated ones included, that it does not memorise them sooner."""
-    if rows < (FEW_PAIRS if emulator else FEWEST_FOR_SOAP):
-        return "adamw", f"{rows:,} training pairs are few"
-    return "soap", "a lower score after equally many steps"
+def optimizer(rows: int, *, emulator: bool, time_limit: object = None) -> tuple[str, str]:
+    """SOAP, where it does not memorise training pairs: they are many, emulated ones included, or time is short.
+
+    A time limit that is no number is refused elsewhere.
+    """
+    if rows >= (FEW_PAIRS if emulator else FEWEST_FOR_SOAP):
+        return "soap", "a lower score after equally many steps"
+    if not emulator and isinstance(time_limit, int | float) and time_limit <= SHORT * rows:
+        return "soap", f"{time_limit:g} seconds are too few to memorise {rows:,} training pairs"
+    return "adamw", f"{rows:,} training pairs are few"
 
 
-def batch_size(rows: int, *, large: bool) -> tuple[int, str]:
-    """Pairs per gradient step; ``large`` data make a step costly."""
+def batch_size(rows: int, *, large: bool, optimizer: str = "adamw") -> tuple[int, str]:
+    """Pairs per gradient step; ``large`` data make a step costly, and so does SOAP, whatever the size of a batch."""
     size = 64 if large else 128 if rows < FEW_PAIRS else 256
-    return min(size, rows), "large data" if large else f"{rows:,} training pairs"
+    size, reason = (2 * size, " and SOAP") if optimizer == "soap" else (size, "")
+    return min(size, rows), "large data" if large else f"{rows:,} training pairs{reason}"
 
 
 def weight_decay(rows: int, numbers: int) -> tuple[float, str]:

@@ -80,5 +80,5 @@ TASK = Task(
     theta_shape=(2,),
     x_shape=(2,),
     posterior=reference_posterior,
-    training={"emulated": 0, "optimizer": "soap", "max_steps": 3500},  # a demonstration is short
+    training={"emulated": 0, "optimizer": "soap", "max_steps": 1750},  # a demonstration is short
 )

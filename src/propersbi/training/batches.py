@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -51,6 +51,7 @@ class FreshSource(Protocol):
 LOOKED_AT = 2000  # pairs that choices by the numbers themselves are made on
 TESTED, TESTED_NUMBERS = 10_000, 1_000_000  # pairs and numbers of x, at most, that are tested for independence
 PREPARED_NUMBERS = 10_000_000  # of x, at most, that units, regression and bandwidths are found on
+CONVERTED_NUMBERS = 10_000_000  # of theta and x, at most, that are converted to the network's units all at once
 MANY_MISSING = 0.01  # share of rows with missing entries above which these are taken as data
 
 
@@ -123,10 +124,26 @@ class Batches:
         theta, x = as_tensor(theta), as_tensor(x)
         return Batch(self.theta_units(theta), self.x_units(x if self.noise is None else self.noise(x.float())), weight)
 
+    def converted(self) -> Batches:
+        """The same batches with all rows in the network's units already, where they are few, in memory and without noise.
+
+        The units must be without noise, too.
+        """
+        few = math.prod(self.theta.shape) + math.prod(self.x.shape) <= CONVERTED_NUMBERS
+        in_memory = all(isinstance(rows, np.ndarray) and not isinstance(rows, np.memmap) for rows in (self.theta, self.x))
+        if self.noise is not None or self.fresh is not None or not (few and in_memory):
+            return self
+        pairs = self.in_units(self.theta, self.x)
+        return replace(self, theta=pairs.theta, x=pairs.x, theta_units=_as_it_is, x_units=_as_it_is)
+
     def _shuffled(self, turn: int, last: bool) -> np.ndarray:
         if last and self.final is not None:
             return np.random.default_rng([self.seed, turn, 1]).permutation(self.final[1])
         return np.random.default_rng([self.seed, turn]).permutation(self.rows)
+
+
+def _as_it_is(values: Tensor) -> Tensor:
+    return values
 
 
 def share_of(batches: BatchSource, number: int, rank: int, count: int) -> tuple[Batch, float]:
