@@ -241,7 +241,8 @@ def prepare_sampler(
     with seeded(seed):
         held_out = batches.read(validation)
         in_units = sampler.to_units(theta)
-    return Prepared(sampler, in_units, batches if recipe.discrete else batches.converted(), held_out)
+    fixed = sampler.support is None  # other supports may add noise to whole numbers, anew in each batch
+    return Prepared(sampler, in_units, batches.converted() if fixed else batches, held_out)
 
 
 def _hiding(noise: Callable[[Tensor], Tensor] | None, recipe: Recipe) -> Callable[[Tensor], Tensor] | None:

@@ -9,6 +9,7 @@ import torch
 from torch import distributions as dist
 
 import propersbi as ps
+from propersbi.building import TrainingSet, prepare_sampler
 from propersbi.networks import MLPGenerator
 from tests.simulation.test_priors import Frame
 
@@ -134,3 +135,13 @@ def test_a_training_that_was_cut_off_ends_as_the_uninterrupted_one(tmp_path):
     continued = ps.fit(theta, theta.astype(float), folder=tmp_path, **options)
     assert continued.history.steps == 8
     assert continued.history.train["loss"] == whole.history.train["loss"]
+
+
+@pytest.mark.parametrize("given", [{"discrete": [0]}, {"support": ps.samplers.Categories(4)}])
+def test_the_noise_on_whole_numbers_is_new_in_each_pass(given):
+    rng = np.random.default_rng(0)
+    theta = rng.integers(0, 4, (100, 1)).astype(float)
+    recipe = ps.recipe(theta, theta + rng.normal(size=theta.shape), batch_size=90, **given)
+    batches = prepare_sampler(TrainingSet(theta, theta), recipe, {}, 0, None).batches
+    first, second = (batches[number].theta[np.argsort(batches.places(number))] for number in (0, 1))
+    assert not torch.isclose(first, second).any()

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,6 +54,28 @@ def test_the_last_batches_may_have_other_rows(few):
     last = torch.cat([batches[7 + i].theta for i in range(few // size)]).flatten().tolist()
     assert sorted(last) == theta[:few, 0].tolist()
     assert torch.equal(batches[6].theta, Batches(theta, theta, np.arange(50), 10, *units)[6].theta)
+
+
+@pytest.mark.parametrize("weight", [None, np.linspace(0.5, 1.5, 300)])
+def test_converted_rows_make_the_same_batches(weight):
+    _, batches, _ = problem()
+    batches = replace(batches, theta_units=Standardize((2,)).fit(torch.randn(50, 2)), weight=weight)
+    converted = batches.converted()
+    assert converted is not batches
+    for number in (0, 7, 40):
+        one, other = batches[number], converted[number]
+        assert torch.equal(one.theta, other.theta)
+        assert torch.equal(one.x, other.x)
+        assert weight is None or torch.equal(one.weight, other.weight)
+
+
+def test_rows_that_are_large_or_on_disk_or_noisy_are_converted_batch_by_batch(tmp_path, monkeypatch):
+    _, batches, _ = problem()
+    np.save(tmp_path / "x.npy", batches.x)
+    assert replace(batches, x=np.load(tmp_path / "x.npy", mmap_mode="r")).converted().theta is batches.theta
+    assert replace(batches, noise=torch.sin).converted().theta is batches.theta
+    monkeypatch.setattr("propersbi.training.batches.CONVERTED_NUMBERS", 1000)
+    assert batches.converted() is batches
 
 
 def test_the_learning_rate_rises_and_falls_to_zero():

@@ -125,16 +125,14 @@ class Batches:
         return Batch(self.theta_units(theta), self.x_units(x if self.noise is None else self.noise(x.float())), weight)
 
     def converted(self) -> Batches:
-        """The same batches with all rows in the network's units already, where they are few, in memory and without noise.
-
-        The units must be without noise, too.
-        """
-        few = math.prod(self.theta.shape) + math.prod(self.x.shape) <= CONVERTED_NUMBERS
-        in_memory = all(isinstance(rows, np.ndarray) and not isinstance(rows, np.memmap) for rows in (self.theta, self.x))
+        """The same batches, with all rows in the network's units already: for rows in memory, units without noise."""
+        rows = self.theta, self.x
+        in_memory = all(isinstance(part, np.ndarray) and not isinstance(part, np.memmap) for part in rows)
+        few = sum(math.prod(part.shape) for part in rows) <= CONVERTED_NUMBERS
         if self.noise is not None or self.fresh is not None or not (few and in_memory):
             return self
-        pairs = self.in_units(self.theta, self.x)
-        return replace(self, theta=pairs.theta, x=pairs.x, theta_units=_as_it_is, x_units=_as_it_is)
+        whole = self.in_units(*rows)
+        return replace(self, theta=whole.theta, x=whole.x, theta_units=_as_it_is, x_units=_as_it_is)
 
     def _shuffled(self, turn: int, last: bool) -> np.ndarray:
         if last and self.final is not None:
