@@ -1,10 +1,10 @@
 """How fast is a training step? Of the default recipe, and of the paper's configuration.
 
-    python -m benchmarks.speed          takes about a minute; writes results/speed.md
+    python -m benchmarks.speed          takes about four minutes; writes results/speed.md
 
 The default recipe on one thread, for several tasks and both optimisers, against all matrix products of the network:
 these are recorded at one step and repeated alone, which is a lower bound for these networks in single precision. And
-the same step with products by MKL, PyTorch's usual library, where oneDNN is chosen.
+the same step with products by MKL, PyTorch's usual library, where oneDNN is chosen. C2ST by both, too.
 
 The paper's configuration on Two Moons, 100 000 simulations, m = 20, batches of 1000: the library's loop on one thread
 and on two; then, on one thread, the same step with the network run m times, one draw
@@ -42,6 +42,7 @@ from propersbi.types import Batch
 
 SIMULATIONS, HELD_OUT, SIZE, DRAWS, SEED = 100_000, 20_000, 1000, 20, 0
 TASKS, OPTIMIZERS, DEFAULT_SIMULATIONS = ("two_moons", "slcp", "gaussian_linear"), ("soap", "adamw"), 10_000
+DIMENSIONS, SAMPLES = (2, 5, 10), 10_000  # of the two-sample test
 PUBLISHED = 10_805 / 20_000  # seconds per step: runtime over steps, with its evaluation
 
 
@@ -126,8 +127,8 @@ class Timed:
         return self.batches[number]
 
 
-def default_step(name: str, optimizer: str, steps: int) -> tuple[float, float]:
-    """CPU seconds of a step of the default recipe, and of its network's matrix products alone: medians."""
+def default_step(name: str, optimizer: str, steps: int) -> tuple[int, float, float]:
+    """Pairs of a default step, its CPU seconds and those of its network's matrix products alone: medians."""
     task = ps.tasks.get(name)
     sims = ps.simulate(task.prior, task.simulate, DEFAULT_SIMULATIONS, seed=SEED, progress=False)
     recipe = ps.recipe(sims.theta, sims.x, prior=task.prior, emulated=0, optimizer=optimizer)
@@ -140,7 +141,7 @@ def default_step(name: str, optimizer: str, steps: int) -> tuple[float, float]:
         (phase,) = objective.phases()
         phase.loss(batches[0]).backward()
     with quick_products():
-        return float(np.median(np.diff(batches.times[:-1]))), recorded.seconds(100)
+        return recipe.batch_size, float(np.median(np.diff(batches.times[:-1]))), recorded.seconds(100)
 
 
 @contextmanager
@@ -157,18 +158,34 @@ def default_rows(steps: int) -> list[str]:
     """A row of the table for each task and optimiser."""
     rows = []
     for name, optimizer in product(TASKS, OPTIMIZERS):
-        seconds, alone = default_step(name, optimizer, steps)
+        size, seconds, alone = default_step(name, optimizer, steps)
         with usual_products():
-            usual, _ = default_step(name, optimizer, steps)
+            _, usual, _ = default_step(name, optimizer, steps)
         cells = (
             name,
             optimizer,
+            str(size),
             f"{1e3 * seconds:.1f}",
             f"{1e3 * alone:.1f}",
             f"{seconds / alone:.2f}",
             f"{1e3 * usual:.1f}",
         )
         rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def two_sample_rows() -> list[str]:
+    """CPU seconds of C2ST, for samples of the same normal distribution."""
+    rows = []
+    for dim in DIMENSIONS:
+        samples = np.random.default_rng(SEED).normal(size=(2, SAMPLES, dim))
+        seconds = []
+        for products_by in (quick_products, usual_products):
+            started = time.process_time()
+            with products_by():
+                ps.metrics.c2st(*samples)
+            seconds.append(time.process_time() - started)
+        rows.append(f"| {dim} | {seconds[0]:.0f} | {seconds[1]:.0f} |")
     return rows
 
 
@@ -217,9 +234,17 @@ def main() -> None:
         "forward and backward, repeated alone. SOAP multiplies matrices of its own, not among these. Last, the",
         "step with products by MKL, PyTorch's usual library, instead of oneDNN, which is chosen where it is quicker.",
         "",
-        "| task | optimiser | ms per step | products alone, ms | ratio | ms per step by MKL |",
-        "|---|---|---|---|---|---|",
+        "| task | optimiser | pairs per step | ms per step | products alone, ms | ratio | ms per step by MKL |",
+        "|---|---|---|---|---|---|---|",
         *default_rows(300),
+        "",
+        "## The two-sample test",
+        "",
+        f"CPU seconds of C2ST for {SAMPLES:,} against {SAMPLES:,} samples: the classifier of sbibm, five-fold.",
+        "",
+        "| dimensions | by oneDNN | by MKL |",
+        "|---|---|---|",
+        *two_sample_rows(),
         "",
         "## The paper's configuration",
         "",

@@ -1,5 +1,7 @@
 """Threads and matrix products are set for a block, round no more than usual and are then as they were."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -61,6 +63,13 @@ def test_a_chosen_precision_is_kept():
         assert setting() == "ieee"
     finally:
         torch.backends.mkldnn.matmul.fp32_precision = "none"
+
+
+@pytest.mark.usefixtures("on_wide_processor")
+def test_earlier_versions_of_pytorch_multiply_as_usual(monkeypatch):
+    monkeypatch.setattr(torch.backends, "mkldnn", SimpleNamespace())
+    with quick_products():
+        assert torch.ones(2, 2).mm(torch.ones(2, 2)).sum() == 8
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def quick_products() -> Iterator[None]:
     """
     import torch
 
-    matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    if matmul.fp32_precision != UNSET or not _is_quicker():
+    matmul = getattr(torch.backends.mkldnn, "matmul", None)  # since PyTorch 2.9
+    if matmul is None or matmul.fp32_precision != UNSET or not _is_quicker():
         yield
         return
     matmul.fp32_precision = ONEDNN
