@@ -25,6 +25,7 @@ FOREIGN = {
     "simulation/priors.py": 2,  # likewise
     "simulation/results.py": 3,  # what simulators return, tables of pandas among it
     "simulation/runs.py": 1,  # the iterator of a user's executor
+    "storage/processor.py": 1,  # versions of torch
     "training/batches.py": 2,  # arrays and rows of any kind
 }
 

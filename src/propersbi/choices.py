@@ -26,7 +26,7 @@ from propersbi.scoring import EnergyScore
 from propersbi.screening import unrelated_numbers
 from propersbi.simulation.priors import parameter_names
 from propersbi.storage.checks import check_whole
-from propersbi.structure import Structure, periods_of, structure_for, takes_embedding
+from propersbi.structure import Structure, structure_for, tail_of, takes_embedding
 from propersbi.training.batches import Pairs, prepared_rows, validation_size
 from propersbi.training.config import TrainConfig
 from propersbi.types import InputError
@@ -93,7 +93,7 @@ class Choices:
         simulated = self.n - validation_size(self.n, fraction, most)
         rows = simulated + emulated
         regression = self.choose("regression", *self.regression(steps, rows))
-        optimizer = self.choose("optimizer", *self.optimizer(steps, rows))
+        size = schedule.batch_size(rows, large=self.large(), optimizer=self.optimizer(steps, rows))
         rule = EnergyScore(beta=0.5), "strictly proper, and sensitive to thin posteriors"
         draws = (5, "images are large") if self.images() else (10, "more draws did not help")
         return Recipe(
@@ -113,13 +113,13 @@ class Choices:
             exchangeable=self.choose("exchangeable", False),
             missing=self.choose("missing", *(("allow", "found in the data") if self.missing else ("exclude", ""))),
             standardize=self.choose("standardize", True),
-            tail=self.choose("tail", *self.tail()),
-            batch_size=self.choose("batch_size", *schedule.batch_size(rows, large=self.large(), optimizer=optimizer)),
+            tail=self.choose("tail", *tail_of(self.x_shape, self.structure.layout)),
+            batch_size=self.choose("batch_size", *size),
             validation_fraction=fraction,
             max_validation=most,
             emulated=emulated,
             ensemble=self.choose("ensemble", 1),
-            training=self.training(objective, steps, simulated, rows, regression, optimizer),
+            training=self.training(objective, steps, simulated, rows, regression),
             reasons=self.reasons,
         )
 
@@ -272,30 +272,23 @@ class Choices:
             return (), ""
         return logarithms(self.rows[1])
 
-    def tail(self) -> tuple[float, str]:
-        """Scales beyond which data are compressed; on grids, whose sums and transforms matter, extremes only."""
-        if len(self.x_shape) == 1 and periods_of(self.structure.layout) is None:
-            return 5.0, "a single extreme number must not dominate a vector"
-        return 100.0, "only extremes, since data on a grid are summed and transformed"
-
-    def optimizer(self, steps: int, rows: int) -> tuple[str, str]:
+    def optimizer(self, steps: int, rows: int) -> str:
         """SOAP for the library's network on plain vectors, where it suits the number of pairs."""
-        if steps == 1 or not (self.own_network() and self.plain and self.vectors()):
-            return "adamw", ""
-        return schedule.optimizer(rows, emulator=False, time_limit=self.changes.get("time_limit"))
+        suited, limit = ("adamw", ""), self.changes.get("time_limit")
+        if steps != 1 and self.own_network() and self.plain and self.vectors():
+            suited = schedule.optimizer(rows, emulator=False, time_limit=limit)
+        return str(self.choose("optimizer", *suited))
 
-    def training(
-        self, objective: Any, steps: int, simulated: int, rows: int, regression: bool, optimizer: str
-    ) -> TrainConfig:
+    def training(self, objective: Any, steps: int, simulated: int, rows: int, regression: bool) -> TrainConfig:
         """The training configuration for so many simulated pairs, and rows with the emulated ones."""
         numbers = math.prod(self.real_shape) + self.structure.inputs(self.x_shape) - len(self.ignored_x)
-        chain, emulated = steps != 1, rows > simulated
-        usual = schedule.max_steps(simulated, numbers, chain=chain, emulated=emulated, optimizer=optimizer)
-        chosen: dict[str, Any] = {"max_steps": check_whole("max_steps", self.choose("max_steps", *usual), 1)}
-        chosen["optimizer"] = optimizer
+        chosen: dict[str, Any] = {"optimizer": self.optimizer(steps, rows)}
+        kind: dict[str, Any] = {"chain": steps != 1, "emulated": rows > simulated, **chosen}
+        usual = schedule.max_steps(simulated, numbers, **kind)
+        chosen["max_steps"] = check_whole("max_steps", self.choose("max_steps", *usual), 1)
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
-        if chain:
+        if steps != 1:
             warmup = min(900 if rows < schedule.FEW_PAIRS else 300, chosen["max_steps"] // 3)
             chosen["warmup"] = self.choose("warmup", warmup, "a chain starts as a Gaussian and leaves it slowly")
             if self.own_network():

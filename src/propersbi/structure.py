@@ -16,7 +16,7 @@ from propersbi.networks.parts import EMBEDDINGS
 from propersbi.recipes import Factory
 from propersbi.types import InputError
 
-__all__ = ["Structure", "find_structure", "periods_of", "structure_for", "takes_embedding"]
+__all__ = ["Structure", "find_structure", "periods_of", "structure_for", "tail_of", "takes_embedding"]
 
 SHORTEST_SERIES = 64  # numbers of a vector from which its neighbours are looked at
 MAX_CHANNELS = 7  # of a series ``(times, channels)``; wider arrays are images
@@ -120,6 +120,13 @@ def periods_of(layout: Layout | None) -> tuple[tuple[int, int], ...] | None:
     if layout is None or all(part.kind is Kind.VECTOR for part in layout.parts):
         return None
     return tuple((part.size, _period(part)) for part in layout.parts)
+
+
+def tail_of(x_shape: tuple[int, ...], layout: Layout | None) -> tuple[float, str]:
+    """Scales beyond which data are compressed; on grids, whose sums and transforms matter, extremes only."""
+    if len(x_shape) == 1 and periods_of(layout) is None:
+        return 5.0, "a single extreme number must not dominate a vector"
+    return 100.0, "only extremes, since data on a grid are summed and transformed"
 
 
 def _period(part: Part) -> int:
