@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -220,7 +221,8 @@ def prepare_sampler(
     """
     noise = _hiding(data.noise, recipe)
     rows, validation = split(data.simulated, recipe.validation_fraction, most=recipe.max_validation, seed=seed)
-    final = round((1 - schedule.simulated_alone(len(rows))) * recipe.training.max_steps), rows
+    numbers = sum(map(math.prod, data.shapes)) - len(recipe.ignored_x)
+    final = round((1 - schedule.simulated_alone(len(rows), numbers)) * recipe.training.max_steps), rows
     rows = np.concatenate([rows, np.arange(data.simulated, len(data.theta))])
     few = np.sort(
         np.random.default_rng([seed, 1]).choice(rows, prepared_rows(len(rows), data.shapes[1]), replace=False)

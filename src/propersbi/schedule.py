@@ -17,6 +17,7 @@ __all__ = [
 ]
 
 FEW_PAIRS, MANY_PAIRS = 3000, 9000  # training pairs: below, gradients are noisy; above, more of them show more detail
+FEW_NUMBERS = 6.5  # in theta and x together: what they say is soon learnt
 LONG_VECTOR = 50  # numbers in x above which a network memorises single simulations
 LONG_DECAY = 0.3  # of the weights, there
 EMULATED = 100_000  # pairs that an emulator makes, where it is of use
@@ -60,7 +61,7 @@ def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, optimizer
         optimizer: With SOAP they are half as many, and batches are twice as large.
     """
     usual, few = (7000, min(max(numbers / 30, 0.2), 0.4)) if chain else (2500, 0.25)
-    often = min(max(numbers / 6.5, 1.0), 2.0) if emulated else 1.0
+    often = min(max(numbers / FEW_NUMBERS, 1.0), 2.0) if emulated else 1.0
     growth = few if rows < MANY_PAIRS and not emulated else min(max(numbers / 18, 0.4), 0.75)
     often = often / 2 if optimizer == "soap" else often
     return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
@@ -71,12 +72,13 @@ def emulator_steps(rows: int, numbers: int, optimizer: str) -> int:
     return max_steps(rows, numbers, chain=True, emulated=False, optimizer=optimizer)[0] // 2
 
 
-def simulated_alone(rows: int) -> float:
+def simulated_alone(rows: int, numbers: int) -> float:
     """The share of all steps, the last ones, at low learning rates, that leave emulated pairs out.
 
-    What is emulated may be slightly wrong, that of few simulations more so; too many such steps memorise them.
+    What is emulated may be slightly wrong, that of few simulations more so; too many such steps memorise them, where
+    theta and x together have more than a few ``numbers``.
     """
-    return 0.15 if rows < FEW_PAIRS else 0.05
+    return 0.15 if rows < FEW_PAIRS or numbers <= FEW_NUMBERS else 0.05
 
 
 def optimizer(rows: int, *, emulator: bool, time_limit: object = None) -> tuple[str, str]:
