@@ -206,6 +206,8 @@ def test_soap_takes_larger_batches_and_fewer_steps():
     soap, adamw = (ps.recipe(*pairs(40_000), optimizer=name) for name in ("soap", "adamw"))
     assert (soap.batch_size, adamw.batch_size) == (512, 256)
     assert soap.training.max_steps == adamw.training.max_steps // 2
+    few = ps.recipe(*pairs(1000), emulated=50_000)  # few simulations are inferred better with smaller batches
+    assert (few.training.optimizer, few.batch_size) == ("soap", 256)
     assert "512 pairs per step: 36,000 training pairs and SOAP" in str(soap)
 
 

@@ -93,7 +93,7 @@ class Choices:
         simulated = self.n - validation_size(self.n, fraction, most)
         rows = simulated + emulated
         regression = self.choose("regression", *self.regression(steps, rows))
-        size = schedule.batch_size(rows, large=self.large(), optimizer=self.optimizer(steps, rows))
+        size = schedule.batch_size(rows, simulated, large=self.large(), optimizer=self.optimizer(steps, rows))
         rule = EnergyScore(beta=0.5), "strictly proper, and sensitive to thin posteriors"
         draws = (5, "images are large") if self.images() else (10, "more draws did not help")
         return Recipe(

@@ -180,7 +180,7 @@ def _length(recipe: Recipe, rows: int, numbers: int) -> dict[str, Any]:
     optimizer = training.optimizer if "optimizer" in asked else schedule.optimizer(rows, emulator=True)[0]
     return {
         "optimizer": optimizer,
-        "batch_size": schedule.batch_size(rows, large=False, optimizer=optimizer)[0],
+        "batch_size": schedule.batch_size(rows, rows, large=False, optimizer=optimizer)[0],
         "max_steps": training.max_steps if "max_steps" in asked else schedule.emulator_steps(rows, numbers, optimizer),
         "time_limit": training.time_limit,
     }

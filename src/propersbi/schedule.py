@@ -58,12 +58,12 @@ def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, optimizer
         numbers: In theta and x together; the more there are, the faster the number of steps grows.
         chain: Whether draws are refined in several steps.
         emulated: Whether there are emulated pairs besides, which delay memorising: then more numbers take more steps.
-        optimizer: With SOAP they are half as many, and batches are twice as large.
+        optimizer: With SOAP they may be half as many, and batches twice as large.
     """
     usual, few = (7000, min(max(numbers / 30, 0.2), 0.4)) if chain else (2500, 0.25)
     often = min(max(numbers / FEW_NUMBERS, 1.0), 2.0) if emulated else 1.0
     growth = few if rows < MANY_PAIRS and not emulated else min(max(numbers / 18, 0.4), 0.75)
-    often = often / 2 if optimizer == "soap" else often
+    often = often / 2 if _takes_large_batches(optimizer, rows) else often
     return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 
 
@@ -93,11 +93,25 @@ def optimizer(rows: int, *, emulator: bool, time_limit: object = None) -> tuple[
     return "adamw", f"{rows:,} training pairs are few"
 
 
-def batch_size(rows: int, *, large: bool, optimizer: str = "adamw") -> tuple[int, str]:
-    """Pairs per gradient step; ``large`` data make a step costly, and so does SOAP, whatever the size of a batch."""
-    size = 64 if large else 128 if rows < FEW_PAIRS else 256
-    size, reason = (2 * size, " and SOAP") if optimizer == "soap" else (size, "")
-    return min(size, rows), "large data" if large else f"{rows:,} training pairs{reason}"
+def batch_size(rows: int, simulated: int, *, large: bool, optimizer: str = "adamw") -> tuple[int, str]:
+    """Pairs per gradient step.
+
+    Arguments:
+        rows: Pairs to train on.
+        simulated: Those of them that are simulated.
+        large: Whether data are large, so that a step is costly.
+        optimizer: What SOAP computes itself takes as long for any batch, so that large ones save time.
+    """
+    if large:
+        return min(64, rows), "large data"
+    if _takes_large_batches(optimizer, simulated):
+        return min(512, rows), f"{rows:,} training pairs and SOAP"
+    return min(128 if rows < FEW_PAIRS else 256, rows), f"{rows:,} training pairs"
+
+
+def _takes_large_batches(optimizer: str, simulated: int) -> bool:
+    """Where simulations are few, smaller batches with their noisy gradients infer better."""
+    return optimizer == "soap" and simulated >= FEW_PAIRS
 
 
 def weight_decay(rows: int, numbers: int) -> tuple[float, str]:
