@@ -112,14 +112,23 @@ def test_the_emulator_is_kept_and_training_continues_to_the_same_posterior(tmp_p
     assert not torch.equal(quick(sims.theta, sims.x).sample((5,), x=x_o, seed=0), expected)
 
 
-def test_an_emulator_takes_half_of_the_usual_steps_and_an_optimiser_of_its_own(tmp_path, monkeypatch):
+def test_an_emulator_takes_fewer_steps_and_an_optimiser_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, "max_steps", lambda *_, emulated, **__: (150 if emulated else 100, "quick"))
     sims = simulate()
     posterior = ps.fit(sims.theta, sims.x, prior=PRIOR, emulated=30_000, stopping=(), folder=tmp_path, progress=False)
-    assert (posterior.info["emulator"]["steps"], posterior.info["steps"]) == (50, 150)
+    assert (posterior.info["emulator"]["steps"], posterior.info["steps"]) == (25, 150)
     emulator = ps.Posterior.load(tmp_path / "emulator" / "posterior")
     optimizers = [part.recipe.training.optimizer for part in (posterior, emulator)]
     assert optimizers == ["soap", "adamw"]  # 200 simulations are few, 30 200 pairs are not
+    quick, usual = emulator.recipe.training, ps.recipe(sims.x, sims.theta).training
+    assert quick.learning_rate > usual.learning_rate
+    assert quick.warmup == 8  # a third of its steps
+
+
+def test_an_emulator_of_many_simulations_takes_half_of_the_usual_steps():
+    usual = ps.recipe(*(np.zeros((10_000, 2)),) * 2).training.max_steps
+    assert schedule.emulator_settings(9000, 4, "adamw")["max_steps"] == usual // 2
+    assert schedule.emulator_settings(9000, 4, "soap")["max_steps"] == usual // 4
 
 
 def test_data_that_never_vary_are_emulated_as_they_are():

@@ -180,6 +180,7 @@ def test_emulated_pairs_allow_more_steps_of_many_numbers_but_do_not_count_as_sim
     plain, more = (ps.recipe(*pairs(1000), emulated=count, **adamw) for count in (0, 50_000))
     assert more.training.max_steps < plain.training.max_steps  # an emulator of so few has little more to teach
     assert (plain.batch_size, more.batch_size) == (128, 256)
+    assert ps.recipe(*pairs(1000), emulated=50_000).batch_size == 512  # by SOAP
     assert more.training.settle is None  # a hundred simulations are held out, too few for the check
 
 
@@ -206,9 +207,19 @@ def test_soap_takes_larger_batches_and_fewer_steps():
     soap, adamw = (ps.recipe(*pairs(40_000), optimizer=name) for name in ("soap", "adamw"))
     assert (soap.batch_size, adamw.batch_size) == (512, 256)
     assert soap.training.max_steps == adamw.training.max_steps // 2
-    few = ps.recipe(*pairs(1000), emulated=50_000)  # few simulations are inferred better with smaller batches
-    assert (few.training.optimizer, few.batch_size) == ("soap", 256)
     assert "512 pairs per step: 36,000 training pairs and SOAP" in str(soap)
+
+
+@pytest.mark.parametrize(
+    ("n", "changes"), [(1000, {"emulated": 50_000}), (10_000, {"time_limit": 10.0}), (40_000, {"time_limit": 40})]
+)
+def test_where_soap_takes_few_steps_they_are_larger_and_start_sooner(n, changes):
+    few = ps.recipe(*pairs(n), **changes).training
+    usual = ps.recipe(*pairs(40_000)).training
+    assert few.optimizer == usual.optimizer == "soap"
+    assert few.learning_rate > usual.learning_rate
+    assert few.warmup < usual.warmup
+    assert few.warmup <= few.max_steps // 3
 
 
 def test_small_counts_are_not_emulated_by_default():

@@ -34,7 +34,7 @@ from propersbi.types import InputError
 __all__ = ["Choices"]
 
 REFINEMENT_STEPS = 8
-CHAIN_WIDTH, CHAIN_RATE = 128, 6e-3  # width and learning rate of a network that is one step of several
+CHAIN_WIDTH = 128  # of a network that is one step of several
 INTERVALS = 16  # between quantiles of uneven numbers
 EARLIEST_CHECK = 200  # gradient steps after which training must have improved on the linear regression
 LARGE_DATA = 1000  # numbers in x above which a step of training is costly
@@ -93,7 +93,7 @@ class Choices:
         simulated = self.n - validation_size(self.n, fraction, most)
         rows = simulated + emulated
         regression = self.choose("regression", *self.regression(steps, rows))
-        size = schedule.batch_size(rows, simulated, large=self.large(), optimizer=self.optimizer(steps, rows))
+        size = schedule.batch_size(rows, large=self.large(), optimizer=self.optimizer(steps, rows))
         rule = EnergyScore(beta=0.5), "strictly proper, and sensitive to thin posteriors"
         draws = (5, "images are large") if self.images() else (10, "more draws did not help")
         return Recipe(
@@ -289,10 +289,10 @@ class Choices:
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
         if steps != 1:
-            warmup = min(900 if rows < schedule.FEW_PAIRS else 300, chosen["max_steps"] // 3)
-            chosen["warmup"] = self.choose("warmup", warmup, "a chain starts as a Gaussian and leaves it slowly")
+            rate, rise, why = schedule.rise(rows, simulated, chosen["optimizer"], self.changes.get("time_limit"))
+            chosen["warmup"] = self.choose("warmup", min(rise, chosen["max_steps"] // 3), why)
             if self.own_network():
-                chosen["learning_rate"] = self.choose("learning_rate", CHAIN_RATE, f"a network of width {CHAIN_WIDTH}")
+                chosen["learning_rate"] = self.choose("learning_rate", rate, f"a network of width {CHAIN_WIDTH}")
             if regression and simulated >= schedule.FEW_PAIRS:  # held-out pairs are simulated ones
                 why = "where nothing is left to learn beyond the linear regression, training ends early"
                 chosen["settle"] = self.choose("settle", max(EARLIEST_CHECK, 2 * chosen["warmup"]), why)

@@ -178,12 +178,9 @@ def _length(recipe: Recipe, rows: int, numbers: int) -> dict[str, Any]:
     asked = {name for name, reason in recipe.reasons.items() if reason == "chosen"}
     training = recipe.training
     optimizer = training.optimizer if "optimizer" in asked else schedule.optimizer(rows, emulator=True)[0]
-    return {
-        "optimizer": optimizer,
-        "batch_size": schedule.batch_size(rows, rows, large=False, optimizer=optimizer)[0],
-        "max_steps": training.max_steps if "max_steps" in asked else schedule.emulator_steps(rows, numbers, optimizer),
-        "time_limit": training.time_limit,
-    }
+    steps = training.max_steps if "max_steps" in asked else None
+    chosen = schedule.emulator_settings(rows, numbers, optimizer, steps)
+    return {"optimizer": optimizer, "time_limit": training.time_limit, **chosen}
 
 
 def _compare(

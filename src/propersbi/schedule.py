@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "FEWEST_FOR_SOAP",
     "FEW_PAIRS",
     "MANY_PAIRS",
     "batch_size",
     "emulated_pairs",
-    "emulator_steps",
+    "emulator_settings",
     "is_long",
     "max_steps",
     "optimizer",
+    "rise",
     "simulated_alone",
     "weight_decay",
 ]
@@ -24,6 +27,8 @@ EMULATED = 100_000  # pairs that an emulator makes, where it is of use
 DISTINCT = 0.7  # share of different data, below which they are small counts
 FEWEST_FOR_SOAP = 30_000  # training pairs of a posterior; it was measured with 9 000 and 95 000
 SHORT = 1.5e-3  # seconds for each training pair: no more of them, and nothing is memorised yet
+RATE, BRIEF_RATE = 6e-3, 1e-2  # peak of the learning rate of a step of a chain; where there are few steps, higher
+WARMUP, SLOW_WARMUP, BRIEF_WARMUP = 300, 900, 150  # steps until then
 FEWEST_TO_EMULATE, MOST_TO_EMULATE = 1000, 30_000  # simulations; it was measured with 1 000 and 10 000
 
 
@@ -58,18 +63,30 @@ def max_steps(rows: int, numbers: int, *, chain: bool, emulated: bool, optimizer
         numbers: In theta and x together; the more there are, the faster the number of steps grows.
         chain: Whether draws are refined in several steps.
         emulated: Whether there are emulated pairs besides, which delay memorising: then more numbers take more steps.
-        optimizer: With SOAP they may be half as many, and batches twice as large.
+        optimizer: With SOAP they are half as many, and batches twice as large.
     """
     usual, few = (7000, min(max(numbers / 30, 0.2), 0.4)) if chain else (2500, 0.25)
-    often = min(max(numbers / FEW_NUMBERS, 1.0), 2.0) if emulated else 1.0
+    often = min(max(numbers / FEW_NUMBERS, 1.0), 1.5 if rows < FEW_PAIRS else 2.0) if emulated else 1.0
     growth = few if rows < MANY_PAIRS and not emulated else min(max(numbers / 18, 0.4), 0.75)
-    often = often / 2 if _takes_large_batches(optimizer, rows) else often
+    often = often / 2 if optimizer == "soap" else often
     return round(often * usual * (rows / MANY_PAIRS) ** growth), f"{rows:,} training pairs"
 
 
-def emulator_steps(rows: int, numbers: int, optimizer: str) -> int:
-    """Gradient steps of an emulator: data given parameters are easier to learn than the posterior."""
-    return max_steps(rows, numbers, chain=True, emulated=False, optimizer=optimizer)[0] // 2
+def emulator_settings(rows: int, numbers: int, optimizer: str, steps: int | None = None) -> dict[str, Any]:
+    """Settings of an emulator's training; data given parameters are easier to learn than the posterior.
+
+    Arguments:
+        rows: Pairs to train on.
+        numbers: In theta and x together.
+        optimizer: Its own.
+        steps: If they were asked for.
+    """
+    usual = max_steps(rows, numbers, chain=True, emulated=False, optimizer=optimizer)[0] // 2
+    if optimizer == "soap" or rows >= FEW_PAIRS:
+        return {"max_steps": steps or usual, "batch_size": batch_size(rows, large=False, optimizer=optimizer)[0]}
+    steps = steps or usual // 2
+    peak = {"learning_rate": BRIEF_RATE, "warmup": min(BRIEF_WARMUP, steps // 3)}
+    return {"max_steps": steps, "batch_size": min(256, rows), **peak}
 
 
 def simulated_alone(rows: int, numbers: int) -> float:
@@ -82,36 +99,40 @@ def simulated_alone(rows: int, numbers: int) -> float:
 
 
 def optimizer(rows: int, *, emulator: bool, time_limit: object = None) -> tuple[str, str]:
-    """SOAP, where it does not memorise training pairs: they are many, emulated ones included, or time is short.
-
-    A time limit that is no number is refused elsewhere.
-    """
+    """SOAP, where it does not memorise training pairs: they are many, emulated ones included, or time is short."""
     if rows >= (FEW_PAIRS if emulator else FEWEST_FOR_SOAP):
         return "soap", "a lower score after equally many steps"
-    if not emulator and isinstance(time_limit, int | float) and time_limit <= SHORT * rows:
+    if not emulator and _is_short(rows, time_limit):
         return "soap", f"{time_limit:g} seconds are too few to memorise {rows:,} training pairs"
     return "adamw", f"{rows:,} training pairs are few"
 
 
-def batch_size(rows: int, simulated: int, *, large: bool, optimizer: str = "adamw") -> tuple[int, str]:
-    """Pairs per gradient step.
+def rise(rows: int, simulated: int, optimizer: str, time_limit: object = None) -> tuple[float, int, str]:
+    """The peak of the learning rate of a step of a chain, and the steps until then.
 
     Arguments:
         rows: Pairs to train on.
         simulated: Those of them that are simulated.
-        large: Whether data are large, so that a step is costly.
-        optimizer: What SOAP computes itself takes as long for any batch, so that large ones save time.
+        optimizer: Where steps of SOAP are few, they are larger and start sooner.
+        time_limit: Seconds of training, if limited.
     """
+    few = simulated < FEW_PAIRS <= rows
+    if optimizer == "soap" and (few or _is_short(rows, time_limit)):
+        return BRIEF_RATE, BRIEF_WARMUP, "steps are few"
+    return RATE, SLOW_WARMUP if rows < FEW_PAIRS else WARMUP, "a chain starts as a Gaussian and leaves it slowly"
+
+
+def _is_short(rows: int, time_limit: object) -> bool:
+    """Whether so many seconds allow few steps only; a time limit that is no number is refused elsewhere."""
+    return isinstance(time_limit, int | float) and time_limit <= SHORT * min(rows, FEWEST_FOR_SOAP)
+
+
+def batch_size(rows: int, *, large: bool, optimizer: str = "adamw") -> tuple[int, str]:
+    """Pairs per gradient step; ``large`` data make a step costly, and so does SOAP, whatever the size of a batch."""
     if large:
         return min(64, rows), "large data"
-    if _takes_large_batches(optimizer, simulated):
-        return min(512, rows), f"{rows:,} training pairs and SOAP"
-    return min(128 if rows < FEW_PAIRS else 256, rows), f"{rows:,} training pairs"
-
-
-def _takes_large_batches(optimizer: str, simulated: int) -> bool:
-    """Where simulations are few, smaller batches with their noisy gradients infer better."""
-    return optimizer == "soap" and simulated >= FEW_PAIRS
+    size, reason = (512, " and SOAP") if optimizer == "soap" else (128 if rows < FEW_PAIRS else 256, "")
+    return min(size, rows), f"{rows:,} training pairs{reason}"
 
 
 def weight_decay(rows: int, numbers: int) -> tuple[float, str]:
