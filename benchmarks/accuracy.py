@@ -50,10 +50,11 @@ EARLIER = "†"  # marks rows that were measured with the defaults of an earlier
 
 
 def machine() -> str:
-    """The processor and the number of cores."""
-    info = Path("/proc/cpuinfo")
-    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores"
+    """The processor, with family and model where its name does not tell it from others, and the number of cores."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    facts = dict(reversed([[part.strip() for part in line.split(":", 1)] for line in lines if ":" in line]))
+    kind = f" family {facts['cpu family']} model {facts['model']}" if "cpu family" in facts else ""
+    return f"{facts.get('model name', platform.processor())}{kind}, {os.cpu_count()} cores"
 
 
 def train(method: str, task: Task, sims: Simulations, seed: int, folder: Path) -> Trained:

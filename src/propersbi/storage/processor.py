@@ -13,11 +13,12 @@ UNSET, ONEDNN = "none", "bf16"  # settings of PyTorch; the second leaves product
 
 @contextmanager
 def quick_products() -> Iterator[None]:
-    """Multiply matrices by oneDNN within the block, on processors where it is quicker and rounds no more.
+    """Multiply matrices by oneDNN within the block, on processors where it may be quicker and rounds no more.
 
     PyTorch multiplies by MKL, which uses AVX-512 on Intel's processors only; oneDNN, a part of PyTorch as well, uses it
-    on all of them. PyTorch's setting for this would also allow it half precision, which it uses on processors with
-    units for such products: there it stays off. Who has chosen a precision keeps it.
+    on all of them. It takes half the time on some, and as long on those that execute AVX-512 in two halves. PyTorch's
+    setting for this would also allow it half precision, which it uses on processors with units for such products:
+    there it stays off. Who has chosen a precision keeps it.
 
     >>> import torch
     >>> with quick_products():
