@@ -95,7 +95,7 @@ def simulated_alone(rows: int, numbers: int) -> float:
     What is emulated may be slightly wrong, that of few simulations more so; too many such steps memorise them, where
     theta and x together have more than a few ``numbers``.
     """
-    return 0.15 if rows < FEW_PAIRS or numbers <= FEW_NUMBERS else 0.05
+    return 0.15 if rows < FEW_PAIRS or numbers <= FEW_NUMBERS else 0.1
 
 
 def optimizer(rows: int, *, emulator: bool, time_limit: object = None) -> tuple[str, str]:
