@@ -81,12 +81,10 @@ def emulator_settings(rows: int, numbers: int, optimizer: str, steps: int | None
         optimizer: Its own.
         steps: If they were asked for.
     """
-    usual = max_steps(rows, numbers, chain=True, emulated=False, optimizer=optimizer)[0] // 2
-    if optimizer == "soap" or rows >= FEW_PAIRS:
-        return {"max_steps": steps or usual, "batch_size": batch_size(rows, large=False, optimizer=optimizer)[0]}
-    steps = steps or usual // 2
-    peak = {"learning_rate": BRIEF_RATE, "warmup": min(BRIEF_WARMUP, steps // 3)}
-    return {"max_steps": steps, "batch_size": min(256, rows), **peak}
+    few = rows < FEW_PAIRS and optimizer == "adamw"
+    usual = max_steps(rows, numbers, chain=True, emulated=False, optimizer=optimizer)[0] // (4 if few else 2)
+    size = min(256, rows) if few else batch_size(rows, large=False, optimizer=optimizer)[0]
+    return {"max_steps": steps or usual, "batch_size": size}
 
 
 def simulated_alone(rows: int, numbers: int) -> float:
