@@ -94,8 +94,8 @@ class Checkpoint:
         if not isinstance(before, Mapping):
             raise _unreadable(self.path, "it does not say of what")
         now = json.loads(json.dumps(now))  # as the file has it: lists in place of tuples
-        digests = {"data", "validation"}  # last, as they follow from other entries such as the seed
-        for key in sorted({*before, *now}, key=lambda key: (key in digests, key)):
+        last = ["data", "batch_size", "validation"]  # these may follow from entries before them
+        for key in sorted({*before, *now}, key=lambda key: (last.index(key) if key in last else -1, key)):
             if before.get(key) == now.get(key):
                 continue
             if key == "data":
