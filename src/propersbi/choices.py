@@ -289,8 +289,8 @@ class Choices:
         if self.large():
             chosen["validate_every"] = self.choose("validate_every", 50, "large data: a step is costly")
         if steps != 1:
-            rate, rise, why = schedule.rise(rows, simulated, chosen["optimizer"], self.changes.get("time_limit"))
-            chosen["warmup"] = self.choose("warmup", min(rise, chosen["max_steps"] // 3), why)
+            rate, warmup, why = schedule.peak_rate(rows, simulated, chosen["optimizer"], self.changes.get("time_limit"))
+            chosen["warmup"] = self.choose("warmup", min(warmup, chosen["max_steps"] // 3), why)
             if self.own_network():
                 chosen["learning_rate"] = self.choose("learning_rate", rate, f"a network of width {CHAIN_WIDTH}")
             if regression and simulated >= schedule.FEW_PAIRS:  # held-out pairs are simulated ones

@@ -14,7 +14,7 @@ __all__ = [
     "is_long",
     "max_steps",
     "optimizer",
-    "rise",
+    "peak_rate",
     "simulated_alone",
     "weight_decay",
 ]
@@ -105,8 +105,8 @@ def optimizer(rows: int, *, emulator: bool, time_limit: object = None) -> tuple[
     return "adamw", f"{rows:,} training pairs are few"
 
 
-def rise(rows: int, simulated: int, optimizer: str, time_limit: object = None) -> tuple[float, int, str]:
-    """The peak of the learning rate of a step of a chain, and the steps until then.
+def peak_rate(rows: int, simulated: int, optimizer: str, time_limit: object = None) -> tuple[float, int, str]:
+    """The peak of the learning rate of a step of a chain, the warm-up, and why it is so long.
 
     Arguments:
         rows: Pairs to train on.
